@@ -1,0 +1,213 @@
+"""Normal outcomes whose marginal variances are those of the precision itself."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from pyro.distributions import constraints
+from torch import Tensor
+
+from ..errors import InvalidArgumentError
+from ..precision import SparsePrecision
+from .base import Interval, NodeDistribution, check_level, level_first
+from .latent import Latent, PrecisionLatent, leave_one_out_density
+
+
+class GraphNormal(NodeDistribution):
+    r"""The multivariate normal :math:`N(\mu, K^{-1})` with a sparse precision on a graph.
+
+    This is the paper's model for continuous outcomes: the Gaussian copula whose normal marginals
+    have the variances :math:`(K^{-1})_{ii}`. It needs no standard deviations, so it is cheaper
+    than the general copula. A value that is NaN is a missing node; it is integrated out exactly.
+
+    .. math::
+        \log p(y) = \tfrac12 \log\det K - \tfrac12 (y - \mu)' K (y - \mu) - \tfrac n2 \log 2\pi
+
+    Args:
+        loc: The means, shape ``(*batch, num_nodes)``.
+        precision: A :class:`~pyro_copula.SparsePrecision`.
+        validate_args: Pyro's default if None.
+
+    Shape:
+        - batch_shape: ``(*batch,)``
+        - event_shape: ``(num_nodes,)``
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> K = pc.LaplacianPrecision(graph)(tau=1.0, gamma=0.5)
+        >>> normal = pc.GraphNormal(torch.zeros(3), precision=K)
+        >>> normal.log_prob(torch.tensor([1.0, 0.5, math.nan]))
+        tensor(-2.0372)
+        >>> normal.condition(torch.tensor([1.0, 0.5, math.nan])).mean
+        tensor([0.3333])
+    """
+
+    arg_constraints = {"loc": constraints.real_vector}
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self, loc: Tensor, precision: SparsePrecision, *, validate_args: bool | None = None
+    ) -> None:
+        if not isinstance(precision, SparsePrecision):
+            raise InvalidArgumentError(
+                "precision",
+                "a SparsePrecision",
+                type(precision).__name__,
+                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0).",
+            )
+        num_nodes = precision.num_nodes
+        if not torch.is_tensor(loc):
+            loc = torch.as_tensor(loc, dtype=precision.dtype)
+        if loc.dim() and loc.shape[-1] not in (1, num_nodes):
+            raise InvalidArgumentError(
+                "loc",
+                f"of shape (*batch, {num_nodes})",
+                f"shape {tuple(loc.shape)}",
+                "Give every node a mean; a 0-d tensor is shared by all.",
+            )
+        try:
+            batch_shape = torch.broadcast_shapes(loc.shape[:-1], precision.batch_shape)
+        except RuntimeError:
+            raise InvalidArgumentError(
+                "loc",
+                f"broadcastable with the batch shape {tuple(precision.batch_shape)}",
+                f"shape {tuple(loc.shape)}",
+                "Give both the same leading dimensions, or none.",
+            ) from None
+        self.loc = loc.expand(*batch_shape, num_nodes)
+        self.precision = precision
+        self.nodes = torch.arange(num_nodes)
+        self.latent: Latent = PrecisionLatent(precision)
+        super().__init__(batch_shape, torch.Size([num_nodes]), validate_args=validate_args)
+
+    # ---------------------------------------------------------------- the law
+
+    @property
+    def mean(self) -> Tensor:
+        """``loc``."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """``diag(K^-1)``, ``(*batch, num_nodes)``."""
+        return self.latent.scale().square().to(self.loc.dtype).expand(self.loc.shape)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> GraphNormal:
+        """A copy with a larger batch shape; the factor of the precision is shared."""
+        new = copy.copy(self) if _instance is None else _instance
+        new.__dict__.update(self.__dict__)
+        new.loc = self.loc.expand(*batch_shape, self.num_nodes)
+        new._batch_shape = torch.Size(batch_shape)
+        return new
+
+    def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
+        """Draws of shape ``(*sample_shape, *batch_shape, num_nodes)``, with derivatives."""
+        shape = self._extended_shape(torch.Size(sample_shape))
+        noise = torch.randn(shape, dtype=torch.float64)
+        return self.loc + self.latent.color(noise).to(self.loc.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The log density of the observed nodes, NaN meaning missing.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            Shape ``(*sample, *batch)``.
+        """
+        residual, observed = self._residual(value)
+        density = self._by_pattern(
+            lambda latent, x, pattern: latent.log_density(x, pattern), residual, observed
+        )
+        return density.to(self.loc.dtype)
+
+    # ---------------------------------------------------------------- missing nodes
+
+    def condition(self, value: Tensor) -> ConditionalNormal:
+        """The law of the missing nodes given the observed ones, ``N(mu_m + m*, K_mm^-1)``.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at the missing nodes, which must be
+                the same ones throughout the batch.
+        """
+        residual, observed = self._residual(value)
+        pattern = self._common_pattern(observed)
+        shift, rest = self.latent.condition(residual, pattern)
+        assert isinstance(rest, PrecisionLatent)
+        loc = self.loc[..., ~pattern] + shift.to(self.loc.dtype)
+        return ConditionalNormal(loc, rest.precision, (~pattern).nonzero().squeeze(-1))
+
+    def pointwise_log_prob(self, value: Tensor) -> Tensor:
+        """The log density of each observed node given every other observed one.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+
+        Returns:
+            The same shape, NaN at missing nodes.
+        """
+        residual, observed = self._residual(value)
+        density = self._by_pattern(leave_one_out_density, residual, observed)
+        return torch.where(observed, density, math.nan).to(self.loc.dtype)
+
+    def quantile(self, q: float | Tensor) -> Tensor:
+        """Quantiles node by node, of shape ``(*levels, *batch, num_nodes)``.
+
+        Args:
+            q: A level, or several, of shape ``(*levels,)``.
+        """
+        z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
+        return self.loc + (z * self.latent.scale()).to(self.loc.dtype)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Equal-tailed intervals node by node."""
+        return Interval.from_quantile(self.quantile, level)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The distribution functions ``P(Y_i <= y_i)``, node by node."""
+        residual, observed = self._residual(value)
+        u = torch.special.ndtr(residual / self.latent.scale())
+        return torch.where(observed, u, math.nan).to(self.loc.dtype)
+
+    def marginal_log_prob(self, value: Tensor) -> Tensor:
+        """The log density of each node by itself, NaN where the value is."""
+        residual, observed = self._residual(value)
+        law = torch.distributions.Normal(0.0, self.latent.scale(), validate_args=False)
+        return torch.where(observed, law.log_prob(residual), math.nan).to(self.loc.dtype)
+
+    # ---------------------------------------------------------------- internals
+
+    def _residual(self, value: Any) -> tuple[Tensor, Tensor]:
+        """``value - loc`` in float64, zero at missing nodes, and which nodes are observed."""
+        value, observed = self._checked_value(value)
+        infinite = torch.isinf(value)
+        if bool(infinite.any()):
+            node = int(infinite.nonzero()[0, -1])
+            raise InvalidArgumentError(
+                "y", "finite, or NaN where missing", f"infinity at node {node}", "Check that value."
+            )
+        filled = torch.where(observed, value, self.loc.detach())
+        return torch.where(observed, filled.double() - self.loc.double(), 0.0), observed
+
+    def __repr__(self) -> str:
+        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
+        return f"{type(self).__name__}(loc: {tuple(self.loc.shape)}, {self.precision!r}{batch})"
+
+
+class ConditionalNormal(GraphNormal):
+    """The missing nodes of a :class:`GraphNormal` given the observed ones.
+
+    It is again a normal law with a sparse precision, on the missing nodes.
+
+    Attributes:
+        nodes: The missing nodes, int64 of shape ``(num_missing,)``, increasing.
+    """
+
+    def __init__(self, loc: Tensor, precision: SparsePrecision, nodes: Tensor) -> None:
+        super().__init__(loc, precision)
+        self.nodes = nodes

@@ -1,0 +1,201 @@
+r"""The Gaussian vector behind a copula, :math:`x \sim N(0, \Sigma)`.
+
+Two ways to describe it, with one interface: a sparse precision on a graph, or a dense covariance
+for users who have no graph. All computation is in float64. Notation: ``o`` observed, ``m``
+missing nodes, ``K = Sigma^-1``.
+
+With a precision, nothing dense is formed:
+
+- ``log det (Sigma_oo)^-1 = log det K - log det K_mm``;
+- with ``x_m* = -K_mm^-1 K_mo x_o`` and ``v = (x_o, x_m*)``, ``x_o' (Sigma_oo)^-1 x_o = v' K v``;
+  since ``x_m*`` minimises it, its first derivatives need none of ``x_m*`` (the envelope theorem);
+- ``x_m`` given ``x_o`` is ``N(x_m*, K_mm^-1)``;
+- with ``Q = (Sigma_oo)^-1``, ``x_i`` given the other observed nodes has mean
+  ``x_i - (Q x_o)_i / Q_ii`` and variance ``1 / Q_ii``; and ``(Q x_o) = (K v)_o``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from ..linalg import checked_cholesky, cholesky_solve, first_order_only, matvec
+from ..precision import SparsePrecision
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+class Latent(ABC):
+    """``x ~ N(0, Sigma)`` on the nodes, with leading batch dimensions."""
+
+    num_nodes: int
+    batch_shape: torch.Size
+
+    @abstractmethod
+    def scale(self) -> Tensor:
+        """``s = sqrt(diag(Sigma))``, of shape ``(*batch, num_nodes)``."""
+
+    @abstractmethod
+    def color(self, noise: Tensor) -> Tensor:
+        """Draws of ``x`` from standard normal noise ``(*sample, *batch, num_nodes)``."""
+
+    @abstractmethod
+    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
+        """``log N(x_o; 0, Sigma_oo)``.
+
+        Args:
+            x: Shape ``(*sample, *batch, num_nodes)``; ignored at missing nodes, but finite.
+            observed: Boolean, shape ``(num_nodes,)``.
+        """
+
+    @abstractmethod
+    def condition(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Latent]:
+        """The law of ``x_m`` given ``x_o``: its mean, and the law of what is left."""
+
+    @abstractmethod
+    def leave_one_out(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each observed ``x_i`` given the other observed ones."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Latent:
+        """One element of the flattened batch."""
+
+
+class PrecisionLatent(Latent):
+    """``N(0, K^-1)`` with a sparse precision on a graph."""
+
+    def __init__(self, precision: SparsePrecision) -> None:
+        self.precision = precision.double()
+        self.num_nodes = precision.num_nodes
+        self.batch_shape = precision.batch_shape
+
+    def scale(self) -> Tensor:
+        return self.precision.scale()
+
+    def color(self, noise: Tensor) -> Tensor:
+        return self.precision.color(noise)
+
+    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
+        log_det = self.precision.logdet()
+        if bool(observed.all()):
+            quadratic = (x * self.precision.matvec(x)).sum(-1)
+        else:
+            missing = self.precision.restrict(~observed)
+            log_det = log_det - missing.logdet()
+            quadratic = self._completed_quadratic(x, observed, missing)
+        return (log_det - quadratic - int(observed.sum()) * _LOG_2PI) / 2
+
+    def condition(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Latent]:
+        missing = self.precision.restrict(~observed)
+        return self._missing_mean(x, observed, missing), PrecisionLatent(missing)
+
+    def leave_one_out(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        if not bool(observed.all()):
+            mean = self._missing_mean(x, observed, self.precision.restrict(~observed))
+            x = _fill(x, mean, observed)
+        variance = self.precision.schur_diagonal(observed).reciprocal()
+        residual = self.precision.matvec(x)[..., observed] * variance
+        return x[..., observed] - residual, variance
+
+    def __getitem__(self, index: int) -> Latent:
+        flat = SparsePrecision(
+            self.precision.graph,
+            self.precision.diagonal.reshape(-1, self.num_nodes),
+            self.precision.off_diagonal.reshape(-1, self.precision.graph.num_edges),
+            backend=self.precision.backend,
+        )
+        return PrecisionLatent(flat[index])
+
+    def _missing_mean(self, x: Tensor, observed: Tensor, missing: SparsePrecision) -> Tensor:
+        x = x.masked_fill(~observed, 0.0)
+        return -missing.solve(self.precision.matvec(x)[..., ~observed])
+
+    def _completed_quadratic(self, x: Tensor, observed: Tensor, missing: SparsePrecision) -> Tensor:
+        """``v' K v``: through the solve where second derivatives exist, else by the envelope."""
+        if self.precision.solver.second_order:
+            v = _fill(x, self._missing_mean(x, observed, missing), observed)
+            return (v * self.precision.matvec(v)).sum(-1)
+        with torch.no_grad():
+            mean = self._missing_mean(x, observed, missing)
+        operation = "The log density with missing nodes"
+        v = _fill(first_order_only(x, operation), mean, observed)
+        diagonal = first_order_only(self.precision.diagonal, operation)
+        off_diagonal = first_order_only(self.precision.off_diagonal, operation)
+        return (v * matvec(self.precision.graph, diagonal, off_diagonal, v)).sum(-1)
+
+
+class CovarianceLatent(Latent):
+    """``N(0, Sigma)`` with a dense covariance.
+
+    Args:
+        covariance: Shape ``(*batch, num_nodes, num_nodes)``, positive definite.
+    """
+
+    def __init__(self, covariance: Tensor) -> None:
+        self.covariance = covariance.double()
+        self.num_nodes = covariance.shape[-1]
+        self.batch_shape = covariance.shape[:-2]
+        self._factor: Tensor | None = None
+
+    @property
+    def factor(self) -> Tensor:
+        """The lower triangular ``C`` with ``C C' = Sigma``."""
+        if self._factor is None:
+            self._factor = checked_cholesky(self.covariance, "correlation_matrix")
+        return self._factor
+
+    def scale(self) -> Tensor:
+        return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+
+    def color(self, noise: Tensor) -> Tensor:
+        return (self.factor @ noise.double().unsqueeze(-1)).squeeze(-1)
+
+    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
+        factor = self._observed_factor(observed)
+        half = torch.linalg.solve_triangular(factor, x[..., observed, None], upper=False)
+        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        quadratic = half.squeeze(-1).square().sum(-1)
+        return -(log_det + quadratic + int(observed.sum()) * _LOG_2PI) / 2
+
+    def condition(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Latent]:
+        factor = self._observed_factor(observed)
+        cross = self.covariance[..., observed, :][..., ~observed]  # (*batch, o, m)
+        half = torch.linalg.solve_triangular(factor, cross, upper=False)
+        score = torch.linalg.solve_triangular(factor, x[..., observed, None], upper=False)
+        mean = (half.mT @ score).squeeze(-1)
+        block = self.covariance[..., ~observed, :][..., ~observed]
+        return mean, CovarianceLatent(block - half.mT @ half)
+
+    def leave_one_out(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        factor = self._observed_factor(observed)
+        variance = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+        residual = cholesky_solve(factor, x[..., observed]) * variance
+        return x[..., observed] - residual, variance
+
+    def __getitem__(self, index: int) -> Latent:
+        return CovarianceLatent(self.covariance.reshape(-1, *self.covariance.shape[-2:])[index])
+
+    def _observed_factor(self, observed: Tensor) -> Tensor:
+        if bool(observed.all()):
+            return self.factor
+        block = self.covariance[..., observed, :][..., observed]
+        return checked_cholesky(block, "correlation_matrix")
+
+
+def leave_one_out_density(latent: Latent, x: Tensor, observed: Tensor) -> Tensor:
+    """``log p(x_i | x_-i)`` at observed nodes, zero elsewhere; the shape of ``x``."""
+    mean, variance = latent.leave_one_out(x, observed)
+    residual = (x[..., observed] - mean).square() / variance
+    full = torch.zeros_like(x)
+    full[..., observed] = -(residual + variance.log() + _LOG_2PI) / 2
+    return full
+
+
+def _fill(x: Tensor, mean: Tensor, observed: Tensor) -> Tensor:
+    """``x`` at observed nodes, ``mean`` at missing ones."""
+    full = x.new_zeros(*mean.shape[:-1], len(observed))
+    full[..., ~observed] = mean
+    return torch.where(observed, x, full)

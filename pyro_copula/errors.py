@@ -1,0 +1,142 @@
+"""The errors and warnings of pyro_copula.
+
+Every error a user can cause has the same four parts, in this order: the argument, what was
+expected, what was found, and what to do about it. The parts are kept as attributes, so that a
+program can react to them without parsing text.
+"""
+
+from __future__ import annotations
+
+
+class PyroCopulaError(Exception):
+    """The base class of every error raised on purpose by this package."""
+
+
+class InvalidArgumentError(PyroCopulaError, ValueError):
+    """An argument is not what the function needs.
+
+    Args:
+        argument: The name of the argument, as the user wrote it.
+        expected: What it should have been.
+        found: What it was.
+        hint: What to do about it.
+
+    With one argument only, it is the finished message: Pyro raises an error again that way, with
+    the shapes of the trace added to the text.
+
+    Example:
+        >>> print(InvalidArgumentError("num_nodes", "a positive integer", "-3", "Pass n >= 1."))
+        `num_nodes` must be a positive integer, but found -3.
+          Pass n >= 1.
+    """
+
+    def __init__(self, argument: str, expected: str = "", found: str = "", hint: str = "") -> None:
+        self.argument = argument
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        super().__init__(
+            f"`{argument}` must be {expected}, but found {found}.\n  {hint}"
+            if expected
+            else argument
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.expected, self.found, self.hint)
+
+
+class GraphError(InvalidArgumentError):
+    """The description of a graph does not describe one."""
+
+
+class SupportError(InvalidArgumentError):
+    """A value lies outside the support of its node's marginal.
+
+    Args:
+        argument: The name of the argument.
+        node: The first node at fault.
+        value: Its value.
+        support: The support in words, for example ``a non-negative integer``.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        node: int = -1,
+        value: float = float("nan"),
+        support: str = "",
+        hint: str = "",
+    ) -> None:
+        self.node = node
+        self.value = value
+        self.support = support
+        expected = f"{support} at every node" if support else ""
+        super().__init__(argument, expected, f"{value:g} at node {node}", hint)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.node, self.value, self.support, self.hint)
+
+
+class MissingCDFError(InvalidArgumentError, NotImplementedError):
+    """A marginal has no cumulative distribution function that the package knows."""
+
+
+class ObsMaskError(InvalidArgumentError):
+    """A node mask was given where Pyro expects a batch mask."""
+
+
+class NotPositiveDefiniteError(PyroCopulaError, ArithmeticError):
+    """A precision or correlation matrix is not positive definite.
+
+    Args:
+        argument: The name of the argument.
+        node: The node whose pivot is not positive.
+        pivot: The value of that pivot.
+        hint: The probable causes and what to try.
+        element: The flat position in the batch, if there is one.
+    """
+
+    def __init__(
+        self, argument: str, node: int, pivot: float, hint: str, element: int | None = None
+    ) -> None:
+        self.argument = argument
+        self.node = node
+        self.pivot = pivot
+        self.hint = hint
+        self.element = element
+        where = "" if element is None else f" of batch element {element}"
+        super().__init__(
+            f"`{argument}` is not positive definite: the pivot at node {node}{where} is "
+            f"{pivot:.3g}.\n  {hint}"
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.node, self.pivot, self.hint, self.element)
+
+
+class SecondOrderError(PyroCopulaError, NotImplementedError):
+    """A second derivative was asked for where only exact first derivatives exist.
+
+    Args:
+        operation: The operation that has no second derivative.
+        hint: What to do instead.
+    """
+
+    def __init__(self, operation: str, hint: str = "") -> None:
+        self.operation = operation
+        self.hint = hint
+        super().__init__(
+            f"{operation} has exact first derivatives only.\n  {hint}" if hint else operation
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.operation, self.hint)
+
+
+class PyroCopulaWarning(UserWarning):
+    """The base class of every warning of this package."""
+
+
+class MidpointWarning(PyroCopulaWarning):
+    """The midpoint rule for discrete marginals is used where it is a poor approximation."""

@@ -1,0 +1,97 @@
+"""Scalars with a range: held as learnable parameters, or given at each call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InvalidArgumentError
+
+
+class Constrained(nn.Module):
+    """One scalar of a precision, kept inside its range by a smooth map from the real line.
+
+    Args:
+        name: What the user calls it.
+        initial: Its initial value, inside the range.
+        learnable: Whether it is a parameter (moved by optimisers) or a buffer (fixed).
+
+    Calling the module with ``None`` gives the held value; calling it with a number or tensor
+    checks that value and gives it back, so that Pyro samples can take its place.
+    """
+
+    #: The range in words.
+    expected: str
+    hint: str
+
+    def __init__(self, name: str, initial: float, *, learnable: bool = True) -> None:
+        super().__init__()
+        self.name = name
+        raw = self._inverse(self(torch.tensor(float(initial), dtype=torch.float64)))
+        raw = raw.to(torch.get_default_dtype())
+        if learnable:
+            self.raw = nn.Parameter(raw)
+        else:
+            self.register_buffer("raw", raw)
+
+    def forward(self, value: Any = None) -> Tensor:
+        """The held value, or ``value`` if it is inside the range."""
+        if value is None:
+            return self._transform(self.raw)
+        if not torch.is_tensor(value):
+            value = torch.as_tensor(value, dtype=torch.get_default_dtype())
+        inside = self._inside(value.detach())
+        if not bool(inside.all()):
+            bad = float(value.detach()[~inside].flatten()[0])
+            raise InvalidArgumentError(self.name, self.expected, f"{bad:g}", self.hint)
+        return value
+
+    def _inside(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _transform(self, raw: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        value = float(self().detach())
+        return f"{value:.4g}" + ("" if isinstance(self.raw, nn.Parameter) else ", fixed")
+
+
+class Positive(Constrained):
+    """A positive scalar, the exponential of its raw value."""
+
+    expected = "positive and finite"
+    hint = "Give it a prior on the positive reals, such as dist.LogNormal or dist.Gamma."
+
+    def _inside(self, value: Tensor) -> Tensor:
+        return (value > 0) & (value < math.inf)
+
+    def _transform(self, raw: Tensor) -> Tensor:
+        return raw.exp()
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        return value.log()
+
+
+class Correlation(Constrained):
+    """A scalar strictly between -1 and 1, the hyperbolic tangent of its raw value."""
+
+    expected = "strictly between -1 and 1"
+    hint = (
+        "At -1 and 1 the precision is singular; a prior such as dist.Uniform(-1, 1) stays inside."
+    )
+
+    def _inside(self, value: Tensor) -> Tensor:
+        return value.abs() < 1
+
+    def _transform(self, raw: Tensor) -> Tensor:
+        return raw.tanh()
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        return value.atanh()

@@ -1,0 +1,241 @@
+"""A precision matrix with values on the pattern of a graph."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgumentError
+from ..graph import Graph
+from ..linalg import Solver, check_backend, choose_backend, make_solver, matvec, to_dense
+
+
+class SparsePrecision:
+    r"""A symmetric positive definite :math:`K` that is zero wherever the graph has no edge.
+
+    With :math:`\Sigma = K^{-1}`, two nodes without an edge are independent given all the others.
+    Leading batch dimensions share the graph, and with it the ordering and symbolic analysis.
+    Everything is differentiable in the values.
+
+    Args:
+        graph: The pattern.
+        diagonal: The diagonal of ``K``.
+        off_diagonal: The value of every edge, in the order of ``graph.edges``.
+        backend: How to factor: ``"auto"`` or one of the names in ``pyro_copula.linalg.BACKENDS``.
+
+    Shape:
+        - diagonal: ``(*batch, num_nodes)``
+        - off_diagonal: ``(*batch, num_edges)``
+
+    Raises:
+        InvalidArgumentError: If a length is wrong or a value is not finite.
+        NotPositiveDefiniteError: On first use, if a pivot is not positive; it names the node.
+
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> K = SparsePrecision(graph, torch.tensor([2.0, 2.0, 2.0]), torch.tensor([-1.0, -1.0]))
+        >>> K.logdet()
+        tensor(1.3863)
+        >>> K.solve(torch.tensor([1.0, 0.0, 0.0]))
+        tensor([0.7500, 0.5000, 0.2500])
+    """
+
+    def __init__(
+        self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor, *, backend: str = "auto"
+    ) -> None:
+        if not isinstance(graph, Graph):
+            raise InvalidArgumentError(
+                "graph",
+                "a pyro_copula.Graph",
+                type(graph).__name__,
+                "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
+            )
+        self.graph = graph
+        self.backend = check_backend(backend)
+        diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
+        off_diagonal = _checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
+        dtype = torch.promote_types(diagonal.dtype, off_diagonal.dtype)
+        batch = torch.broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
+        self.diagonal = diagonal.to(dtype).expand(*batch, -1)
+        self.off_diagonal = off_diagonal.to(dtype).expand(*batch, -1)
+        self._solver: Solver | None = None
+
+    # ---------------------------------------------------------------- shape
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes."""
+        return self.graph.num_nodes
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The leading dimensions of the values."""
+        return self.diagonal.shape[:-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the values and of every result; computation is in float64."""
+        return self.diagonal.dtype
+
+    # ---------------------------------------------------------------- algebra
+
+    @property
+    def solver(self) -> Solver:
+        """The solver behind this precision, made once."""
+        if self._solver is None:
+            self._solver = make_solver(
+                self.backend, self.graph, self.diagonal.double(), self.off_diagonal.double()
+            )
+        return self._solver
+
+    def logdet(self) -> Tensor:
+        """``log det K``, of shape ``(*batch,)``."""
+        return self.solver.logdet().to(self.dtype)
+
+    def solve(self, b: Tensor) -> Tensor:
+        """``K^-1 b``.
+
+        Args:
+            b: Shape ``(*sample, *batch, num_nodes)``: several right-hand sides are leading
+                dimensions.
+        """
+        self._check_nodes("b", b)
+        return self.solver.solve(b.double()).to(self.dtype)
+
+    def matvec(self, v: Tensor) -> Tensor:
+        """``K v``, for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+        self._check_nodes("v", v)
+        return matvec(self.graph, self.diagonal, self.off_diagonal, v)
+
+    def variance(self) -> Tensor:
+        """``diag(K^-1)``, of shape ``(*batch, num_nodes)``."""
+        return self.solver.inverse_diagonal().to(self.dtype)
+
+    def scale(self) -> Tensor:
+        """``sqrt(diag(K^-1))``, of shape ``(*batch, num_nodes)``."""
+        return self.solver.inverse_diagonal().sqrt().to(self.dtype)
+
+    def selected_inverse(self) -> tuple[Tensor, Tensor]:
+        """The entries of ``K^-1`` on the diagonal and on the edges."""
+        diagonal, off_diagonal = self.solver.selected_inverse()
+        return diagonal.to(self.dtype), off_diagonal.to(self.dtype)
+
+    def schur_diagonal(self, observed: Tensor) -> Tensor:
+        """The diagonal of the precision of the observed nodes alone, ``(*batch, num_observed)``."""
+        return self.solver.schur_diagonal(observed).to(self.dtype)
+
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
+        """Draws of ``N(0, K^-1)``, of shape ``(*sample_shape, *batch, num_nodes)``."""
+        shape = (*sample_shape, *self.batch_shape, self.num_nodes)
+        return self.color(torch.randn(shape, dtype=self.dtype))
+
+    def color(self, noise: Tensor) -> Tensor:
+        r"""Standard normal noise turned into draws of ``N(0, K^-1)``.
+
+        The draws carry pathwise derivatives in ``K``: the map :math:`x \mapsto x - \tfrac12
+        K^{-1} \mathrm{d}K\, x` moves a draw of :math:`N(0, K^{-1})` to one of
+        :math:`N(0, (K + \mathrm{d}K)^{-1})`, to first order, at the price of one solve.
+
+        Args:
+            noise: Shape ``(*sample, *batch, num_nodes)``.
+        """
+        draw = self.solver.half_solve(noise.detach().double()).to(self.dtype)
+        needs_grad = self.diagonal.requires_grad or self.off_diagonal.requires_grad
+        if not (needs_grad and torch.is_grad_enabled()):
+            return draw
+        product = self.matvec(draw)
+        return draw - 0.5 * self.detach().solve(product - product.detach())
+
+    def to_dense(self) -> Tensor:
+        """``K`` as a dense tensor of shape ``(*batch, num_nodes, num_nodes)``."""
+        return to_dense(self.graph, self.diagonal, self.off_diagonal)
+
+    # ---------------------------------------------------------------- other precisions
+
+    def restrict(self, keep: Tensor) -> SparsePrecision:
+        """The block of ``K`` on some nodes: their precision given all the others.
+
+        Args:
+            keep: Boolean, shape ``(num_nodes,)``.
+        """
+        graph, edges = self.graph.subgraph(keep.numpy())
+        return SparsePrecision(
+            graph,
+            self.diagonal[..., keep],
+            self.off_diagonal[..., torch.from_numpy(edges)],
+            backend=self.backend,
+        )
+
+    def __getitem__(self, index: Any) -> SparsePrecision:
+        """Some elements of the batch."""
+        if not self.batch_shape:
+            raise InvalidArgumentError(
+                "index", "for a batch of precisions", "no batch dimension", "Use it as it is."
+            )
+        return SparsePrecision(
+            self.graph, self.diagonal[index], self.off_diagonal[index], backend=self.backend
+        )
+
+    def detach(self) -> SparsePrecision:
+        """The same precision without derivatives, sharing what has been factored."""
+        other = SparsePrecision(
+            self.graph, self.diagonal.detach(), self.off_diagonal.detach(), backend=self.backend
+        )
+        other._solver = self.solver.detach()
+        return other
+
+    def double(self) -> SparsePrecision:
+        """The same precision with results in float64, sharing what has been factored."""
+        if self.dtype == torch.float64:
+            return self
+        other = SparsePrecision(
+            self.graph, self.diagonal.double(), self.off_diagonal.double(), backend=self.backend
+        )
+        other._solver = self.solver
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_solver": None}
+
+    def __repr__(self) -> str:
+        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
+        return (
+            f"SparsePrecision(num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}{batch}, "
+            f"backend={choose_backend(self.graph, self.backend)!r})"
+        )
+
+    def _check_nodes(self, argument: str, v: Tensor) -> None:
+        if v.dim() == 0 or v.shape[-1] != self.num_nodes:
+            raise InvalidArgumentError(
+                argument,
+                f"of shape (..., {self.num_nodes}), nodes last",
+                f"shape {tuple(v.shape)}",
+                "Put several right-hand sides in the leading dimensions.",
+            )
+
+
+def _checked_values(argument: str, values: Any, length: int, what: str) -> Tensor:
+    if not torch.is_tensor(values):
+        values = torch.as_tensor(np.asarray(values))
+    if not values.is_floating_point():
+        values = values.to(torch.get_default_dtype())
+    if values.dim() == 0 or values.shape[-1] != length:
+        raise InvalidArgumentError(
+            argument,
+            f"of shape (*batch, {what} = {length})",
+            f"shape {tuple(values.shape)}",
+            "Values follow the order of `graph.edges`, each undirected edge once.",
+        )
+    if not bool(torch.isfinite(values).all()):
+        flat = (~torch.isfinite(values)).reshape(-1, length).any(0)
+        position = int(flat.nonzero()[0])
+        bad = values.detach().reshape(-1, length)[:, position]
+        found = next(float(v) for v in bad if not math.isfinite(v))
+        raise InvalidArgumentError(
+            argument, "finite", f"{found} at position {position}", "Check the parameters behind it."
+        )
+    return values

@@ -1,0 +1,85 @@
+"""What the special functions share: promotion, the float64 round trip, and honest second orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import SecondOrderError
+
+
+def promote(*arguments: Tensor | float) -> tuple[list[Tensor], torch.dtype]:
+    """Broadcast the arguments against each other as float64 and return the dtype of the result.
+
+    The special functions compute in float64 whatever they are given, because a cdf in float32 has
+    no upper tail; the caller converts the result back.
+
+    Args:
+        *arguments: Tensors or numbers that broadcast. Numbers and integer tensors do not widen the
+            result, as in the rest of torch.
+
+    Returns:
+        The float64 tensors, all of the broadcast shape, and the promoted dtype.
+    """
+    tensors = [x for x in arguments if isinstance(x, Tensor)]
+    device = tensors[0].device if tensors else None
+    dtype = torch.get_default_dtype()
+    floating = [x.dtype for x in tensors if x.is_floating_point()]
+    if floating:
+        dtype = floating[0]
+        for other in floating[1:]:
+            dtype = torch.promote_types(dtype, other)
+    wide = [torch.as_tensor(x, device=device).to(torch.float64) for x in arguments]
+    return list(torch.broadcast_tensors(*wide)), dtype
+
+
+def to_numpy(*tensors: Tensor) -> list[np.ndarray]:
+    """Return detached host copies or views as float64 arrays."""
+    return [x.detach().cpu().numpy() for x in tensors]
+
+
+def to_flat(*arrays: np.ndarray) -> list[np.ndarray]:
+    """Return contiguous one-dimensional arrays, the only layout the kernels are compiled for."""
+    return [np.ascontiguousarray(x, dtype=np.float64).reshape(-1) for x in arrays]
+
+
+def to_tensor(array: np.ndarray | np.floating, like: Tensor) -> Tensor:
+    """Return an array as a float64 tensor of the shape and device of ``like``."""
+    return torch.as_tensor(np.asarray(array), device=like.device).reshape(like.shape)
+
+
+def no_second_order(operation: str) -> NoReturn:
+    """Raise the error for a derivative of a parameter derivative."""
+    raise SecondOrderError(
+        operation,
+        "Use a method that needs gradients only (Adam, L-BFGS, NUTS), or take central differences "
+        "of the gradient.",
+    )
+
+
+class _FirstOrderOnly(torch.autograd.Function):
+    """Pass a derivative through, and refuse to be differentiated instead of returning zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, derivative: Tensor, operation: str, *inputs: Tensor) -> Tensor:
+        ctx.operation = operation
+        return derivative.view_as(derivative)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> NoReturn:
+        no_second_order(ctx.operation)
+
+
+def first_order_only(derivative: Tensor, operation: str, inputs: Sequence[Tensor]) -> Tensor:
+    """Return ``derivative`` as a function of ``inputs`` that cannot be differentiated again.
+
+    Args:
+        derivative: The value of the derivative, computed outside of the graph.
+        operation: What it is the derivative of, for the error.
+        inputs: The tensors on which it depends.
+    """
+    return _FirstOrderOnly.apply(derivative, operation, *inputs)

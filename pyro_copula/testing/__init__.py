@@ -1,0 +1,16 @@
+"""Tools for testing this package and extensions of it: the dense oracle, small graphs, contracts.
+
+Nothing in the package imports this folder.
+"""
+
+from .contracts import check_marginal_law, check_precision, check_solver
+from .graphs import SMALL_GRAPHS
+from .oracle import DenseOracle
+
+__all__ = [
+    "SMALL_GRAPHS",
+    "DenseOracle",
+    "check_marginal_law",
+    "check_precision",
+    "check_solver",
+]

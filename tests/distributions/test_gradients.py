@@ -1,0 +1,123 @@
+"""Gradients of the log density against central differences, in every parameter."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from cases import PRECISIONS, missing_pattern, values
+from laws import LAWS
+
+import pyro_copula as pc
+from pyro_copula.testing import SMALL_GRAPHS
+
+TOLERANCE = 1e-5
+pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
+
+
+def assert_gradients(function, inputs):
+    """Every coordinate of every input, by central differences."""
+    leaves = [v.clone().requires_grad_() for v in inputs]
+    found = torch.autograd.grad(function(*leaves), leaves)
+    for k, leaf in enumerate(leaves):
+        flat = leaf.detach().reshape(-1)
+        for i in range(flat.numel()):
+            step = 1e-5 * max(1.0, abs(float(flat[i])))
+            ends = []
+            for sign in (1, -1):
+                moved = flat.clone()
+                moved[i] += sign * step
+                arguments = [v.detach() for v in leaves]
+                arguments[k] = moved.reshape(leaf.shape)
+                ends.append(function(*arguments).detach())
+            expected = float(ends[0] - ends[1]) / (2 * step)
+            assert float(found[k].reshape(-1)[i]) == pytest.approx(
+                expected, rel=TOLERANCE, abs=TOLERANCE
+            ), f"input {k}, coordinate {i}"
+
+
+@pytest.mark.parametrize("graph", ["star", "two_components", "isolated_node"])
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_log_prob_in_parameters_of_the_marginals(law, graph):
+    graph = SMALL_GRAPHS[graph]
+    y = values(law, graph.num_nodes)
+    y = y.masked_fill(~torch.tensor(missing_pattern(graph.num_nodes)), math.nan)
+    parameters = law.parameters(graph.num_nodes)
+    K = PRECISIONS["car"](graph, torch.tensor(0.8), torch.tensor(-0.3)).detach()
+
+    def log_prob(*given):
+        marginal = law.build(**dict(zip(parameters, given)))
+        return pc.GaussianCopula(marginal, precision=K, validate_args=False).log_prob(y)
+
+    assert_gradients(log_prob, list(parameters.values()))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("graph", SMALL_GRAPHS.values(), ids=SMALL_GRAPHS.keys())
+@pytest.mark.parametrize("name", ["Gamma", "Poisson"])
+def test_log_prob_in_parameters_of_the_precision(name, graph, precision, missing):
+    law = next(law for law in LAWS if law.name == name)
+    y = values(law, graph.num_nodes)
+    if missing:
+        y = y.masked_fill(~torch.tensor(missing_pattern(graph.num_nodes)), math.nan)
+    marginal = law.build(**law.parameters(graph.num_nodes))
+
+    def log_prob(a, b):
+        K = PRECISIONS[precision](graph, a, b)
+        copula = pc.GaussianCopula(marginal, precision=K)
+        return copula.log_prob(y) + copula.pointwise_log_prob(y).nansum()
+
+    assert_gradients(log_prob, [torch.tensor(0.8), torch.tensor(-0.3)])
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("graph", SMALL_GRAPHS.values(), ids=SMALL_GRAPHS.keys())
+def test_graph_normal_in_location_values_and_precision(graph, missing):
+    y = torch.linspace(2, -1, graph.num_nodes)
+    if missing:
+        y = y.masked_fill(~torch.tensor(missing_pattern(graph.num_nodes)), math.nan)
+
+    def log_prob(loc, a, b):
+        K = PRECISIONS["laplacian"](graph, a, b)
+        return pc.GraphNormal(loc, precision=K).log_prob(y)
+
+    loc = torch.linspace(-1, 1, graph.num_nodes)
+    assert_gradients(log_prob, [loc, torch.tensor(0.3), torch.tensor(-1.0)])
+
+
+def test_log_prob_in_the_value_of_continuous_nodes():
+    graph = SMALL_GRAPHS["grid"]
+    law = next(law for law in LAWS if law.name == "Gamma")
+    K = PRECISIONS["car"](graph, torch.tensor(0.8), torch.tensor(-0.3)).detach()
+    copula = pc.GaussianCopula(law.build(**law.parameters(9)), precision=K)
+    assert_gradients(copula.log_prob, [values(law, 9)])
+
+
+def test_an_outlier_has_a_finite_density_and_gradient():
+    graph = SMALL_GRAPHS["path"]
+    rate = torch.ones(4, requires_grad=True)
+    copula = pc.GaussianCopula(
+        torch.distributions.Poisson(rate), precision=pc.CARPrecision(graph)(rho=0.5, tau=1.0)
+    )
+    log_prob = copula.log_prob(torch.tensor([25.0, 1.0, 1000.0, 3.0]))
+    (gradient,) = torch.autograd.grad(log_prob, rate)
+    assert torch.isfinite(log_prob)
+    assert torch.isfinite(gradient).all()
+
+
+def test_second_derivatives_exist_with_the_dense_backend():
+    graph = SMALL_GRAPHS["grid"]
+    y = torch.linspace(2, -1, 9)
+    y[4] = math.nan
+
+    def log_prob(a):
+        K = pc.LaplacianPrecision(graph, backend="dense")(tau=a.exp(), gamma=0.5)
+        return pc.GraphNormal(torch.zeros(9), precision=K).log_prob(y)
+
+    a = torch.tensor(0.3)
+    hessian = torch.autograd.functional.hessian(log_prob, a)
+    h = 1e-4
+    expected = (log_prob(a + h) - 2 * log_prob(a) + log_prob(a - h)) / h**2
+    assert float(hessian) == pytest.approx(float(expected), rel=1e-5)
