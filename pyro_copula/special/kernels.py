@@ -324,7 +324,7 @@ def _beta_series(a: float, b: float, x: float) -> tuple[float, float, float]:
         total += term
         sum_a += term * harmonic_a
         sum_b += term * harmonic_b
-        # The tail of the series is at most geometric with ratio (1 + x) / 2, hence 1 - x.
+        # The ratio of the terms tends to x: what is left out is about term / (1 - x).
         if term * (1.0 + harmonic_b) < _EPS * total * (1.0 - x):
             break
     return math.log(total), sum_a / total, sum_b / total

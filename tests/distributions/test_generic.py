@@ -224,47 +224,6 @@ def test_pairs_of_counts_have_their_exact_probabilities():
     assert p > FAILURE_RATE
 
 
-@pytest.mark.parametrize("make", CONTINUOUS)
-def test_reparameterised_draws_have_unbiased_derivatives(make):
-    """d E[h(y)] / d rho by pathwise derivatives, against central differences of a known mean."""
-
-    def expectation(rho, law):
-        K = pc.CARPrecision(PATH)(rho=rho, tau=torch.tensor(1.0))
-        return law(K)
-
-    if make is correlation:
-        pytest.skip("the correlation matrix is given, not a function of rho")
-    rho = torch.tensor(0.6, requires_grad=True)
-
-    def law(K):
-        if make is graph_normal:
-            return pc.GraphNormal(torch.zeros(4), precision=K)
-        if make is normal:
-            return pc.GaussianCopula(dist.Normal(torch.zeros(4), 1.5), precision=K)
-        return pc.GaussianCopula(dist.Gamma(torch.full((4,), 2.0), 1.5), precision=K)
-
-    d = expectation(rho, law)
-    assert d.has_rsample
-    chunks = torch.stack(
-        [
-            torch.autograd.grad((y[:, 0] * y[:, 1]).mean(), rho, retain_graph=True)[0]
-            for y in d.rsample((200, 250))
-        ]
-    )
-    h = 0.02
-    with torch.no_grad():
-        torch.manual_seed(1)
-        up = expectation(rho + h, law).sample((400_000,))
-        torch.manual_seed(1)
-        down = expectation(rho - h, law).sample((400_000,))
-        difference = (up[:, 0] * up[:, 1] - down[:, 0] * down[:, 1]) / (2 * h)
-    expected, noise = difference.mean(), difference.std() / 400_000**0.5
-    error = (chunks.mean() - expected) / (chunks.var() / 200 + noise.square()).sqrt()
-    # central differences of step 0.02 are off by less than 1% of the derivative
-    slack = 0.01 * expected.abs() / (chunks.var() / 200 + noise.square()).sqrt()
-    assert float(error.abs() - slack) < stats.norm.isf(FAILURE_RATE / 2)
-
-
 @pytest.mark.parametrize("make", ALL)
 def test_float32_gives_float32_close_to_float64(make):
     torch.set_default_dtype(torch.float32)

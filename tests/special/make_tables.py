@@ -4,10 +4,10 @@ Every tail is computed with mpmath at 60 digits by one of two methods: (1) a pos
 the other tail being one minus it as long as 40 digits remain; (2) where the series would need too
 many terms, quadrature of the density. Where both are cheap they are compared, and the script stops
 if they differ in 30 digits. Derivatives in the shapes are central differences of the *values* with
-a relative step of 1e-16 (so that 28 digits are right), and not the conditional means of the kernels.
+a relative step of 1e-16 (so that 28 digits are right), not the conditional means of the kernels.
 
-mpmath's own ``gammainc`` and ``betainc`` are used for spot checks only: they are slow, or silently
-wrong, for large parameters.
+mpmath's own ``gammainc`` and ``betainc`` serve as spot checks of ordinary arguments only: for large
+parameters they are slow and their precision is not under control.
 """
 
 from __future__ import annotations
