@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from ..linalg import checked_cholesky, cholesky_solve, first_order_only, matvec
+from ..linalg import checked_cholesky, cholesky_solve, first_order_only, matvec, triangular_solve
 from ..precision import SparsePrecision
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -151,21 +151,21 @@ class CovarianceLatent(Latent):
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
 
     def color(self, noise: Tensor) -> Tensor:
-        return (self.factor @ noise.double().unsqueeze(-1)).squeeze(-1)
+        return torch.einsum("...ij,...j->...i", self.factor, noise.double())
 
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
         factor = self._observed_factor(observed)
-        half = torch.linalg.solve_triangular(factor, x[..., observed, None], upper=False)
+        half = triangular_solve(factor, x[..., observed], upper=False)
         log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        quadratic = half.squeeze(-1).square().sum(-1)
+        quadratic = half.square().sum(-1)
         return -(log_det + quadratic + int(observed.sum()) * _LOG_2PI) / 2
 
     def condition(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Latent]:
         factor = self._observed_factor(observed)
         cross = self.covariance[..., observed, :][..., ~observed]  # (*batch, o, m)
         half = torch.linalg.solve_triangular(factor, cross, upper=False)
-        score = torch.linalg.solve_triangular(factor, x[..., observed, None], upper=False)
-        mean = (half.mT @ score).squeeze(-1)
+        score = triangular_solve(factor, x[..., observed], upper=False)
+        mean = torch.einsum("...ij,...i->...j", half, score)
         block = self.covariance[..., ~observed, :][..., ~observed]
         return mean, CovarianceLatent(block - half.mT @ half)
 

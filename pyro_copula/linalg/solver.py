@@ -1,0 +1,149 @@
+"""The seam between a sparse precision and whatever factors it.
+
+A solver is made for one set of values on a graph's pattern: the symmetric matrix
+
+    K = diag(diagonal) + the matrix with off_diagonal[e] at (i, j) and (j, i), e = (i, j)
+
+and offers the few operations that a Gaussian on a graph needs. Everything returned is
+differentiable in the values. A backend is one subclass; which operations share a numeric factor
+is its own business, and so is what it keeps on the graph (ordering, symbolic analysis).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import NotPositiveDefiniteError, SecondOrderError
+from ..graph import Graph
+
+
+class Solver(ABC):
+    """Factors ``K`` given its values on the pattern of a graph.
+
+    Nodes are the last dimension of every vector, as everywhere in the package; several right-hand
+    sides are leading dimensions. All computation is in float64.
+
+    Args:
+        graph: The pattern.
+        diagonal: Shape ``(*batch, num_nodes)``, float64.
+        off_diagonal: Shape ``(*batch, num_edges)``, float64, in the order of ``graph.edges``.
+    """
+
+    name: ClassVar[str]
+    #: Whether the derivatives returned can be differentiated once more.
+    second_order: ClassVar[bool]
+
+    def __init__(self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> None:
+        self.graph = graph
+        self.diagonal = diagonal
+        self.off_diagonal = off_diagonal
+
+    def detach(self) -> Solver:
+        """The same solver without derivatives; a backend may share what it has factored."""
+        return type(self)(self.graph, self.diagonal.detach(), self.off_diagonal.detach())
+
+    @abstractmethod
+    def logdet(self) -> Tensor:
+        """``log det K``, of shape ``(*batch,)``."""
+
+    @abstractmethod
+    def solve(self, b: Tensor) -> Tensor:
+        """``K^-1 b`` for ``b`` of shape ``(*sample, *batch, num_nodes)``."""
+
+    @abstractmethod
+    def half_solve(self, b: Tensor) -> Tensor:
+        """``A b`` with some square ``A`` such that ``A A' = K^-1``; not differentiable in ``K``."""
+
+    @abstractmethod
+    def selected_inverse(self) -> tuple[Tensor, Tensor]:
+        """The entries of ``K^-1`` on the diagonal and on the edges."""
+
+    @abstractmethod
+    def inverse_diagonal(self) -> Tensor:
+        """``diag(K^-1)``, of shape ``(*batch, num_nodes)``."""
+
+    @abstractmethod
+    def schur_diagonal(self, observed: Tensor) -> Tensor:
+        """``diag(K_oo - K_om K_mm^-1 K_mo)``, of shape ``(*batch, num_observed)``.
+
+        That is the diagonal of the precision of the observed nodes alone, which is what leaving
+        one of them out needs.
+
+        Args:
+            observed: Boolean, shape ``(num_nodes,)``.
+        """
+
+
+def matvec(graph: Graph, diagonal: Tensor, off_diagonal: Tensor, v: Tensor) -> Tensor:
+    """``K v`` for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+    i, j = graph.rows, graph.cols
+    result = diagonal * v
+    if graph.num_edges == 0:
+        return result
+    result = result.index_add(-1, i, off_diagonal * v[..., j])
+    return result.index_add(-1, j, off_diagonal * v[..., i])
+
+
+def to_dense(graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> Tensor:
+    """``K`` as a dense tensor of shape ``(*batch, num_nodes, num_nodes)``."""
+    dense = torch.diag_embed(diagonal)
+    i, j = graph.rows, graph.cols
+    dense[..., i, j] = off_diagonal
+    dense[..., j, i] = off_diagonal
+    return dense
+
+
+def not_positive_definite(
+    node: int, pivot: float, element: int | None, argument: str = "precision"
+) -> NotPositiveDefiniteError:
+    """The error for a pivot that is not positive."""
+    causes = {
+        "precision": "Probably: (a) an edge weight is negative or too large for its diagonal; "
+        "(b) a parameter ran to the end of its range.\n  Check the values at that node, or try "
+        "`NormalizedAdjacencyPrecision(graph)`, positive definite by construction.",
+        "correlation_matrix": "Probably: (a) it is not symmetric with ones on the diagonal; "
+        "(b) a correlation is 1 or out of range.\n  Try a factor from dist.LKJCholesky with "
+        "`correlation_cholesky=`, positive definite by construction.",
+    }
+    return NotPositiveDefiniteError(argument, node, pivot, causes[argument], element)
+
+
+def first_order_only(value: Tensor, operation: str) -> Tensor:
+    """``value`` unchanged; a second derivative in it is an error instead of silently wrong.
+
+    To be put on what an expression is differentiated *in*, before the expression.
+    """
+    return _FirstOrderOnly.apply(value, operation)
+
+
+class _FirstOrderOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, operation: str) -> Tensor:
+        ctx.save_for_backward(value)
+        ctx.operation = operation
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():
+            gradient = _NoSecondOrder.apply(gradient, ctx.saved_tensors[0], ctx.operation)
+        return gradient, None
+
+
+class _NoSecondOrder(torch.autograd.Function):
+    """A gradient that depends, as far as autograd knows, on the value it is the gradient in."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, value: Tensor, operation: str) -> Tensor:
+        ctx.operation = operation
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise SecondOrderError(
+            ctx.operation, 'Build the precision with backend="dense", which has second derivatives.'
+        )
