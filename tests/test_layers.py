@@ -13,22 +13,35 @@ ROOT = Path(pyro_copula.__file__).parent
 LAYERS = {
     "_version": set(),
     "errors": set(),
+    "first_order": {"errors"},
     "graph": {"errors"},
-    "linalg": {"errors", "graph"},
-    "special": {"errors"},
-    "marginals": {"errors", "special"},
+    "linalg": {"errors", "first_order", "graph"},
+    "special": {"errors", "first_order"},
+    "marginals": {"errors", "first_order", "special"},
     "precision": {"errors", "graph", "linalg"},
-    "distributions": {"errors", "graph", "linalg", "special", "marginals", "precision"},
+    "distributions": {
+        "errors",
+        "first_order",
+        "graph",
+        "linalg",
+        "special",
+        "marginals",
+        "precision",
+    },
+    "nn": {"errors", "graph"},
+    "metrics": {"errors"},
+    "simulate": {"errors", "graph", "marginals", "precision", "distributions"},
+    "datasets": {"errors", "graph"},
     "testing": {"errors", "graph", "linalg", "special", "marginals", "precision", "distributions"},
 }
 
 #: Packages that only some parts may import.
 RESTRICTED = {
-    "pyro": {"marginals", "distributions"},
+    "pyro": {"marginals", "distributions", "simulate"},
     "numba": {"linalg", "special"},
     "llvmlite": {"linalg"},
     "pymetis": {"linalg"},
-    "torch_geometric": set(),
+    "torch_geometric": {"nn", "datasets", "simulate"},
     "arviz": set(),
 }
 

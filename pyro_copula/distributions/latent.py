@@ -22,10 +22,12 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from ..linalg import checked_cholesky, cholesky_solve, first_order_only, matvec, triangular_solve
+from ..first_order import differentiable_once
+from ..linalg import checked_cholesky, cholesky_solve, matvec, triangular_solve
 from ..precision import SparsePrecision
 
 _LOG_2PI = math.log(2 * math.pi)
+_HINT = 'Build the precision with backend="dense", which has second derivatives.'
 
 
 class Latent(ABC):
@@ -120,10 +122,10 @@ class PrecisionLatent(Latent):
             return (v * self.precision.matvec(v)).sum(-1)
         with torch.no_grad():
             mean = self._missing_mean(x, observed, missing)
-        operation = "The log density with missing nodes"
-        v = _fill(first_order_only(x, operation), mean, observed)
-        diagonal = first_order_only(self.precision.diagonal, operation)
-        off_diagonal = first_order_only(self.precision.off_diagonal, operation)
+        once = ("The log density with missing nodes", _HINT)
+        v = _fill(differentiable_once(x, *once), mean, observed)
+        diagonal = differentiable_once(self.precision.diagonal, *once)
+        off_diagonal = differentiable_once(self.precision.off_diagonal, *once)
         return (v * matvec(self.precision.graph, diagonal, off_diagonal, v)).sum(-1)
 
 

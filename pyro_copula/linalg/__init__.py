@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import InvalidArgumentError
 from ..graph import Graph
 from .dense import DenseSolver, checked_cholesky, cholesky_solve, triangular_solve
-from .solver import Solver, first_order_only, matvec, to_dense
+from .solver import Solver, matvec, to_dense
 
 __all__ = [
     "BACKENDS",
@@ -17,7 +17,6 @@ __all__ = [
     "choose_backend",
     "checked_cholesky",
     "cholesky_solve",
-    "first_order_only",
     "make_solver",
     "matvec",
     "to_dense",

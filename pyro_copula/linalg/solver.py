@@ -12,12 +12,12 @@ is its own business, and so is what it keeps on the graph (ordering, symbolic an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import NotPositiveDefiniteError, SecondOrderError
+from ..errors import NotPositiveDefiniteError
 from ..graph import Graph
 
 
@@ -110,40 +110,3 @@ def not_positive_definite(
         "`correlation_cholesky=`, positive definite by construction.",
     }
     return NotPositiveDefiniteError(argument, node, pivot, causes[argument], element)
-
-
-def first_order_only(value: Tensor, operation: str) -> Tensor:
-    """``value`` unchanged; a second derivative in it is an error instead of silently wrong.
-
-    To be put on what an expression is differentiated *in*, before the expression.
-    """
-    return _FirstOrderOnly.apply(value, operation)
-
-
-class _FirstOrderOnly(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, operation: str) -> Tensor:
-        ctx.save_for_backward(value)
-        ctx.operation = operation
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        if torch.is_grad_enabled():
-            gradient = _NoSecondOrder.apply(gradient, ctx.saved_tensors[0], ctx.operation)
-        return gradient, None
-
-
-class _NoSecondOrder(torch.autograd.Function):
-    """A gradient that depends, as far as autograd knows, on the value it is the gradient in."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, value: Tensor, operation: str) -> Tensor:
-        ctx.operation = operation
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise SecondOrderError(
-            ctx.operation, 'Build the precision with backend="dense", which has second derivatives.'
-        )

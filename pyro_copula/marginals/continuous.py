@@ -80,8 +80,12 @@ class StandardisedCDF(MarginalCDF):
         return self.restore(d, self.from_upper(d, q.log()))
 
     def from_score(self, d: Any, z: Tensor) -> Tensor:
-        # Each branch sees the scores of its own sign only.
+        # Each branch sees the scores of its own sign only, and is skipped if there are none.
         negative = z < 0
+        if bool(negative.all()):
+            return self.restore(d, self.from_lower(d, log_ndtr(z)))
+        if not bool(negative.any()):
+            return self.restore(d, self.from_upper(d, log_ndtr(-z)))
         below = self.from_lower(d, log_ndtr(torch.where(negative, z, -1.0)))
         above = self.from_upper(d, log_ndtr(torch.where(negative, -1.0, -z)))
         return self.restore(d, torch.where(negative, below, above))
@@ -216,7 +220,8 @@ class HalfNormalCDF(StandardisedCDF):
         return torch.where(x < 1, near, log1mexp(self.upper(d, x.clamp(min=1.0))))
 
     def upper(self, d: Any, x: Tensor) -> Tensor:
-        return LOG_2 + log_ndtr(-x)
+        near = torch.log1p(-torch.erf(x.clamp(max=1.0) / math.sqrt(2.0)))
+        return torch.where(x < 1, near, LOG_2 + log_ndtr(-x.clamp(min=1.0)))
 
     def from_lower(self, d: Any, log_p: Tensor) -> Tensor:
         near = log_p < -LOG_2

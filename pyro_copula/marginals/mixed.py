@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 from ..errors import InvalidArgumentError
 from .quantiles import from_normal_score, icdf, isf
 from .registry import MarginalCDF, lookup, register_cdf
-from .support import fill_missing
+from .support import stand_in
 from .tails import evaluate_tail, full_value, inside_support, log_tail
 
 
@@ -64,6 +64,7 @@ class Mixed(TorchDistribution):
         if not components:
             hint = "Give at least one family, for example {'count': dist.Poisson(rate)}."
             raise InvalidArgumentError("components", "a dict of distributions", "none", hint)
+        self._stand_ins: dict[int, Tensor] = {}
         self.kind = _read_kind(list(components), kind)  # (num_nodes,)
         num_nodes = len(self.kind)
         for name, component in components.items():
@@ -90,7 +91,7 @@ class Mixed(TorchDistribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Mixed:
         new = self._get_checked_instance(Mixed, _instance)
         batch_shape = torch.Size(batch_shape)
-        new.kind = self.kind
+        new.kind, new._stand_ins = self.kind, {}
         new.components = {name: c.expand(batch_shape) for name, c in self.components.items()}
         super(Mixed, new).__init__(batch_shape, torch.Size(), validate_args=False)
         new._validate_args = self._validate_args
@@ -128,25 +129,28 @@ class Mixed(TorchDistribution):
             mine = self.kind == index
             if result is not None and not bool(mine.any()):
                 continue
-            own = None if value is None else fill_missing(component, value, mine)
+            own = None
+            if value is not None:
+                own = torch.where(mine, value, self._stand_in(index, component).to(value.dtype))
             part = function(component, own)
             result = part if result is None else torch.where(mine, part, result)
         assert result is not None
         return result
 
+    def _stand_in(self, index: int, component: Any) -> Tensor:
+        """Return values that a component sees at the nodes of other kinds, found once."""
+        if index not in self._stand_ins:
+            self._stand_ins[index] = stand_in(component)
+        return self._stand_ins[index]
+
     def __repr__(self) -> str:
         parts = []
         for index, (name, component) in enumerate(self.components.items()):
             count = int((self.kind == index).sum())
-            family = type(lookup_base(component)).__name__
+            family = type(lookup(component)[1]).__name__
             parts.append(f"{name}: {count} node{'s' if count != 1 else ''} of {family}")
         leading = f", batch {tuple(self.batch_shape[:-1])}" if len(self.batch_shape) > 1 else ""
         return f"Mixed({', '.join(parts)}{leading})"
-
-
-def lookup_base(d: Any) -> Any:
-    """Return ``d`` without its expansion wrapper."""
-    return lookup(d)[1]
 
 
 @register_cdf(Mixed)
@@ -252,4 +256,4 @@ def _check_component(name: str, component: Any, num_nodes: int) -> None:
             f"batch shape {tuple(component.batch_shape)}",
             "Give every family parameters for all nodes; those of other kinds are ignored.",
         )
-    lookup(component)
+    lookup(component, argument)

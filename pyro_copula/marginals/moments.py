@@ -27,6 +27,10 @@ from .registry import lookup
 from .tails import full_value, result_dtype
 
 ORDER = 16  # points of a Gauss-Legendre panel
+NEGLIGIBLE = 1e-14  # share of a panel beyond which no further one is added
+# Panels are halved if the last of their Legendre coefficients exceed this. A rule of n points is
+# exact to degree 2 n - 1, so its error is about the square of what remains at degree n - 1.
+ROUGH = 1e-7
 FURTHEST = 52.0  # panels end here: the square root of the normal density is still a float64
 
 
@@ -159,14 +163,14 @@ def _panels(
                 worst[power - 1] = torch.maximum(worst[power - 1], width * coefficients)
                 grows[power - 1] = torch.where(valid, size >= sizes[power - 1], grows[power - 1])
                 sizes[power - 1] = torch.where(valid, size, sizes[power - 1])
-                done &= not bool((valid & (size > 1e-17 * sums[power - 1])).any())
+                done &= not bool((valid & (size > NEGLIGIBLE * sums[power - 1])).any())
             panel += direction
             if (done and abs(panel) * width > 3) or abs(panel) * width > FURTHEST:
                 break
         tails.append([*sizes, *grows])
     first, second = _settle(totals, scales, tails)
-    rough = torch.isfinite(first) & (worst[0] > 1e-11 * scales[0])
-    return first, second, rough | (torch.isfinite(second) & (worst[1] > 1e-11 * scales[1]))
+    rough = torch.isfinite(first) & (worst[0] > ROUGH * scales[0])
+    return first, second, rough | (torch.isfinite(second) & (worst[1] > ROUGH * scales[1]))
 
 
 def _settle(

@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import InvalidArgumentError
+from ..first_order import first_order_only
 from ..special import ndtri_exp
 from .discrete import CountCDF
 from .registry import MarginalCDF, lookup
 from .scores import normal_score
 from .search import count_quantiles, first_reached
-from .tails import cdf, full_value, result_dtype, sf
+from .tails import cdf, full_value, log_sf, result_dtype, sf
 
 
 def icdf(d: Any, u: Tensor) -> Tensor:
@@ -142,13 +142,13 @@ class _Implicit(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, z: Tensor, score: Tensor, slope: Tensor) -> Tensor:
-        ctx.save_for_backward(slope)
+        ctx.save_for_backward(z, score, slope)
         return y.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None]:
-        (slope,) = ctx.saved_tensors
+        z, score, slope = ctx.saved_tensors
+        slope = first_order_only(slope, "The quantile of a continuous law", [z, score])
         return None, grad * slope, -grad * slope, None
 
 
@@ -172,10 +172,14 @@ def _search(
     def reached(k: Tensor, index: Tensor) -> Tensor:
         points = start.flatten().index_copy(0, index, k).reshape(z.shape)
         if p is None:
-            return (normal_score(d, points) >= z).flatten()[index]
-        tail = (sf if upper else cdf)(d, points).to(dtype)
-        target = p.to(dtype)
-        return (tail <= target if upper else tail >= target).flatten()[index]
+            yes = normal_score(d, points) >= z
+        else:
+            tail, target = (sf if upper else cdf)(d, points).to(dtype), p.to(dtype)
+            yes = tail <= target if upper else tail >= target
+        if not isinstance(law, CountCDF) and bool((z > 8).any()):
+            # An upper tail known as 1 - cdf ends at 1e-16: no point further out is any better.
+            yes = yes | ((z > 8) & (log_sf(d, points) <= log_sf(d, 2 * points.abs() + 64)))
+        return yes.flatten()[index]
 
     start = k.expand(z.shape)
     flat_ends = (lower_end.flatten(), upper_end.flatten())

@@ -211,7 +211,7 @@ def _register_class(distribution: type, law: type) -> type:
     return law
 
 
-def lookup(d: Any) -> tuple[MarginalCDF, Any]:
+def lookup(d: Any, argument: str = "marginal_dist") -> tuple[MarginalCDF, Any]:
     """Return the entry of the table for ``d``, and ``d`` without its expansion wrapper.
 
     Raises:
@@ -226,7 +226,7 @@ def lookup(d: Any) -> tuple[MarginalCDF, Any]:
             if type(d).icdf is not Distribution.icdf:
                 return OwnCDF(), d
             break
-    raise missing_cdf(d, "marginal_dist")
+    raise missing_cdf(d, argument)
 
 
 def missing_cdf(d: Any, argument: str) -> MissingCDFError:

@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from ..errors import InvalidArgumentError, SupportError
 from .quantiles import icdf
-from .registry import lookup
+from .registry import OwnCDF, lookup, missing_cdf
 from .tails import full_value, inner_point
 
 
@@ -30,15 +30,19 @@ def fill_missing(d: Any, y: Tensor, observed: Tensor) -> Tensor:
     """
     if bool(observed.all()):
         return y
+    return torch.where(observed, y, stand_in(d).to(y.dtype))
+
+
+@torch.no_grad()
+def stand_in(d: Any) -> Tensor:
+    """Return a value inside the support of every node, shape ``d.batch_shape``."""
     law, base = lookup(d)
     discrete = torch.as_tensor(law.is_discrete(base))
-    with torch.no_grad():
-        safe = inner_point(*law.bounds(base), discrete)
-        if not bool(discrete.all()):
-            median = icdf(d, torch.full(d.batch_shape, 0.5, dtype=torch.float64))
-            safe = torch.where(discrete, safe, median)
-    safe = safe.expand(d.batch_shape).to(y.dtype)
-    return torch.where(observed, y, safe)
+    safe = inner_point(*law.bounds(base), discrete)
+    if not bool(discrete.all()):
+        median = icdf(d, torch.full(d.batch_shape, 0.5, dtype=torch.float64))
+        safe = torch.where(discrete, safe, median)
+    return safe.expand(d.batch_shape)
 
 
 def check_support(d: Any, y: Tensor, observed: Tensor | None = None, argument: str = "y") -> None:
@@ -78,9 +82,8 @@ def check_support(d: Any, y: Tensor, observed: Tensor | None = None, argument: s
     is_count = bool(torch.broadcast_to(discrete, value.shape)[outside][0])
     count = int(outside.sum())
     hint = (
-        f"{count} value{'s are' if count > 1 else ' is'} outside. Drop or repair "
-        f"{'them' if count > 1 else 'it'}, mark as missing with NaN, or choose another marginal "
-        f"than {type(base).__name__}."
+        f"{count} value{'s are' if count > 1 else ' is'} outside: correct the data, mark a missing "
+        f"value with NaN, or choose another marginal than {type(base).__name__}."
     )
     raise SupportError(argument, node, bad, _in_words(at[0], at[1], is_count), hint)
 
@@ -142,4 +145,10 @@ def check_marginal(d: Any, num_nodes: int, argument: str = "marginal_dist") -> N
             if expandable
             else f"The graph or matrix has {num_nodes} nodes; the parameters must have as many.",
         )
-    lookup(d)
+    law, base = lookup(d, argument)
+    law.is_discrete(base)
+    if isinstance(law, OwnCDF):
+        try:
+            base.cdf(stand_in(d))
+        except NotImplementedError:
+            raise missing_cdf(base, argument) from None

@@ -11,18 +11,22 @@ from torch.nn.functional import logsigmoid
 
 from ..errors import MissingCDFError
 from ..special import log_ndtr, ndtri_exp
+from .continuous import LOG_2
 from .discrete import CountCDF, Parameters
 from .registry import BELOW_ONE, TINY, MarginalCDF, lookup, register_cdf
 
 
 def inflate_log_cdf(gate: Tensor, log_rest: Tensor, log_base: Tensor) -> Tensor:
     """Return ``log(gate + (1 - gate) F)`` from ``log(1 - gate)`` and ``log F``."""
-    # A gate of exactly zero has a gradient too, as long as the base does not underflow.
-    plain = log_base > -600.0
+    # Near one the complement has the digits. A gate of exactly zero has a gradient too, as long
+    # as the base does not underflow.
+    near = log_base > -LOG_2
+    plain = (log_base > -600.0) & ~near
+    complement = torch.log1p((1 - gate) * torch.expm1(torch.where(near, log_base, 0.0)))
     mixture = gate + (1 - gate) * torch.where(plain, log_base, 0.0).exp()
     deep = torch.logaddexp(gate.clamp(min=TINY).log(), log_rest + log_base)
     deep = torch.where(gate > 0, deep, log_base)
-    return torch.where(plain, mixture.clamp(min=TINY).log(), deep)
+    return torch.where(near, complement, torch.where(plain, mixture.log(), deep))
 
 
 class ZeroInflatedCountCDF(CountCDF):

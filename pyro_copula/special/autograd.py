@@ -1,15 +1,10 @@
-"""What the special functions share: promotion, the float64 round trip, and honest second orders."""
+"""What the special functions share: promotion and the float64 round trip."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from ..errors import SecondOrderError
 
 
 def promote(*arguments: Tensor | float) -> tuple[list[Tensor], torch.dtype]:
@@ -50,36 +45,3 @@ def to_flat(*arrays: np.ndarray) -> list[np.ndarray]:
 def to_tensor(array: np.ndarray | np.floating, like: Tensor) -> Tensor:
     """Return an array as a float64 tensor of the shape and device of ``like``."""
     return torch.as_tensor(np.asarray(array), device=like.device).reshape(like.shape)
-
-
-def no_second_order(operation: str) -> NoReturn:
-    """Raise the error for a derivative of a parameter derivative."""
-    raise SecondOrderError(
-        operation,
-        "Use a method that needs gradients only (Adam, L-BFGS, NUTS), or take central differences "
-        "of the gradient.",
-    )
-
-
-class _FirstOrderOnly(torch.autograd.Function):
-    """Pass a derivative through, and refuse to be differentiated instead of returning zeros."""
-
-    @staticmethod
-    def forward(ctx: Any, derivative: Tensor, operation: str, *inputs: Tensor) -> Tensor:
-        ctx.operation = operation
-        return derivative.view_as(derivative)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> NoReturn:
-        no_second_order(ctx.operation)
-
-
-def first_order_only(derivative: Tensor, operation: str, inputs: Sequence[Tensor]) -> Tensor:
-    """Return ``derivative`` as a function of ``inputs`` that cannot be differentiated again.
-
-    Args:
-        derivative: The value of the derivative, computed outside of the graph.
-        operation: What it is the derivative of, for the error.
-        inputs: The tensors on which it depends.
-    """
-    return _FirstOrderOnly.apply(derivative, operation, *inputs)

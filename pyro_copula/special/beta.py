@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .autograd import first_order_only, no_second_order, promote, to_flat, to_numpy, to_tensor
+from ..first_order import first_order_only, no_second_order
+from .autograd import promote, to_flat, to_numpy, to_tensor
 
 
 class _LogWeight(torch.autograd.Function):

@@ -17,7 +17,8 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .autograd import first_order_only, no_second_order, promote, to_flat, to_numpy, to_tensor
+from ..first_order import first_order_only, no_second_order
+from .autograd import promote, to_flat, to_numpy, to_tensor
 
 # scipy's gammainc sums at most 2000 terms of its series: below the mean it is wrong by 1e-5 at
 # a = 1e6 and by a third at a = 1e8. From here on the kernel computes the values too.
