@@ -127,7 +127,7 @@ def check_marginal_law(d: Any, *, tolerance: float = 1e-6) -> None:
 
 
 def _assert_close(what: str, found: Tensor, expected: Tensor, tolerance: float) -> None:
-    expected = expected.expand(found.shape) if expected.dim() < found.dim() else expected
+    expected = expected.expand(found.shape) if expected.dim() <= found.dim() else expected
     assert found.shape == expected.shape, f"{what}: shape {found.shape}, not {expected.shape}"
     size = max(float(expected.abs().max()) if expected.numel() else 0.0, 1e-300)
     error = float((found - expected).abs().max()) / size if found.numel() else 0.0

@@ -1,0 +1,62 @@
+"""The contract checks accept what is right and refuse what is wrong."""
+
+from __future__ import annotations
+
+import pyro.distributions as dist
+import pytest
+import torch
+from laws import LAWS
+
+import pyro_copula as pc
+from pyro_copula.linalg import DenseSolver
+from pyro_copula.testing import SMALL_GRAPHS, check_marginal_law, check_solver
+from pyro_copula.testing.contracts import dominant_values
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_every_law_keeps_the_contract(law):
+    check_marginal_law(law.build(**law.parameters(3)))
+
+
+class Triangular(dist.Uniform):
+    """A law on (0, 1) with density 2 y, whose cdf is to be registered."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(torch.zeros(size), torch.ones(size))
+
+    def log_prob(self, value):
+        return (2 * value).log()
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_registered_law_is_checked(right, monkeypatch):
+    from pyro_copula.marginals import registry
+
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    power = 2 if right else 3
+    pc.marginals.register_cdf(
+        Triangular, cdf=lambda d, y: y**power, icdf=lambda d, u: u ** (1 / power)
+    )
+    if right:
+        check_marginal_law(Triangular(2))
+    else:
+        with pytest.raises(AssertionError, match="d cdf / dy"):
+            check_marginal_law(Triangular(2))
+
+
+class Wrong(DenseSolver):
+    """A backend whose log determinant is off by a constant factor."""
+
+    name = "wrong"
+
+    def logdet(self):
+        return 1.0001 * super().logdet()
+
+
+@pytest.mark.parametrize("graph", SMALL_GRAPHS.values(), ids=SMALL_GRAPHS.keys())
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_backend_is_checked(graph, batch):
+    values = dominant_values(graph, batch)
+    check_solver(DenseSolver, graph, values)
+    with pytest.raises(AssertionError, match="wrong logdet"):
+        check_solver(Wrong, graph, values)
