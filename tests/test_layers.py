@@ -18,7 +18,8 @@ LAYERS = {
     "linalg": {"errors", "first_order", "graph"},
     "special": {"errors", "first_order"},
     "marginals": {"errors", "first_order", "special"},
-    "precision": {"errors", "graph", "linalg"},
+    "scalars": {"errors"},
+    "precision": {"errors", "graph", "linalg", "scalars"},
     "distributions": {
         "errors",
         "first_order",

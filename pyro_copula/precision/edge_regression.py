@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 from ..errors import InvalidArgumentError
 from ..graph import Graph
-from .parameters import Positive
+from ..scalars import Positive
 from .sparse_precision import SparsePrecision
 
 

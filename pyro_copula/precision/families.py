@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..graph import Graph
-from .parameters import Correlation, Positive
+from ..scalars import Correlation, Positive
 from .sparse_precision import SparsePrecision
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InvalidArgumentError
+from .errors import InvalidArgumentError
 
 
 class Constrained(nn.Module):
-    """One scalar of a precision, kept inside its range by a smooth map from the real line.
+    """One scalar parameter, kept inside its range by a smooth map from the real line.
 
     Args:
         name: What the user calls it.
