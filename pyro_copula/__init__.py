@@ -11,7 +11,7 @@ Gaussian copula with a sparse precision on the graph couples them.
     copula.condition(y).interval(0.9)          # y is NaN at the nodes to predict
 """
 
-from . import errors, marginals, special
+from . import datasets, errors, marginals, metrics, simulate, special
 from ._version import __version__
 from .distributions import ConditionalCopula, ConditionalNormal, GaussianCopula, GraphNormal
 from .graph import Graph
@@ -35,7 +35,10 @@ __all__ = [
     "NormalizedAdjacencyPrecision",
     "SparsePrecision",
     "__version__",
+    "datasets",
     "errors",
     "marginals",
+    "metrics",
+    "simulate",
     "special",
 ]

@@ -134,6 +134,37 @@ class SecondOrderError(PyroCopulaError, NotImplementedError):
         return type(self), (self.operation, self.hint)
 
 
+class DatasetError(PyroCopulaError):
+    """A file of a data set cannot be had or cannot be trusted.
+
+    Args:
+        name: The file, by its path in the data directory.
+        found: What happened.
+        hint: What to do about it.
+    """
+
+    def __init__(self, name: str, found: str, hint: str) -> None:
+        self.name = name
+        self.found = found
+        self.hint = hint
+        super().__init__(f"The file `{name}` {found}.\n  {hint}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.name, self.found, self.hint)
+
+
+class MissingFileError(DatasetError):
+    """The data directory does not have the file."""
+
+
+class ChecksumError(DatasetError):
+    """The file is not the published one."""
+
+
+class DownloadError(DatasetError):
+    """The file could not be downloaded."""
+
+
 class PyroCopulaWarning(UserWarning):
     """The base class of every warning of this package."""
 

@@ -10,7 +10,7 @@ import pyro_copula as pc
 
 SCRIPT = """
 import json, random, sys, warnings
-import numpy, pyro, scipy.sparse, scipy.special, torch
+import numpy, pyro, scipy.sparse, scipy.spatial, scipy.special, torch
 before = (torch.get_default_dtype(), torch.initial_seed(), torch.get_num_threads(),
           torch.distributions.Distribution._validate_args, list(warnings.filters),
           random.getstate(), str(numpy.random.get_state()))
@@ -18,7 +18,8 @@ import pyro_copula
 after = (torch.get_default_dtype(), torch.initial_seed(), torch.get_num_threads(),
          torch.distributions.Distribution._validate_args, list(warnings.filters),
          random.getstate(), str(numpy.random.get_state()))
-heavy = [m for m in ("numba", "llvmlite", "pymetis", "arviz", "matplotlib", "pandas", "networkx")
+heavy = [m for m in ("numba", "llvmlite", "pymetis", "arviz", "matplotlib", "pandas", "networkx",
+                          "torch_geometric", "pooch", "requests")
          if m in sys.modules]
 print(json.dumps({"pure": before == after, "heavy": heavy}))
 """

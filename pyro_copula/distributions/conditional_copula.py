@@ -103,7 +103,7 @@ class ConditionalCopula(NodeDistribution):
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
         """Joint draws of shape ``(*sample_shape, *batch, num_missing)``."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        x = self.latent.color(torch.randn(shape, dtype=torch.float64))
+        x = self.latent.sample(shape)
         return self._from_scores(self.score_mean + x / self.node_scale)
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:

@@ -17,6 +17,7 @@ from ..precision import SparsePrecision
 from .base import Interval, NodeDistribution, check_level, level_first
 from .conditional_copula import ConditionalCopula
 from .latent import CovarianceLatent, Latent, PrecisionLatent, leave_one_out_density
+from .nugget import NuggetLatent
 from .scores import DISCRETE_RULES, log_standard_normal, node_scores, value_dtype, wide_atoms
 
 
@@ -47,6 +48,8 @@ class GaussianCopula(NodeDistribution):
         precision: A :class:`~pyro_copula.SparsePrecision`; only its correlation matters.
         correlation_matrix: Instead of ``precision``: shape ``(*batch, num_nodes, num_nodes)``.
         correlation_cholesky: Instead of ``precision``: the lower Cholesky factor of it.
+        nugget: The share of independent noise in the latent vector, between 0 and 1: the
+            correlation becomes :math:`(1 - \nu) R + \nu I`. None by default. Shape ``(*batch,)``.
         discrete: The rule for discrete marginals.
         tail_clip: If given, uniform scores are clamped to ``[tail_clip, 1 - tail_clip]``, as in
             the published code (0.001). By default an outlier has a large normal score and counts
@@ -83,11 +86,12 @@ class GaussianCopula(NodeDistribution):
         *,
         correlation_matrix: Tensor | None = None,
         correlation_cholesky: Tensor | None = None,
+        nugget: Tensor | float | None = None,
         discrete: str = "midpoint",
         tail_clip: float | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.latent = _checked_latent(precision, correlation_matrix, correlation_cholesky)
+        self.latent = _checked_latent(precision, correlation_matrix, correlation_cholesky, nugget)
         num_nodes = self.latent.num_nodes
         marginals.check_marginal(marginal_dist, num_nodes)
         if discrete not in DISCRETE_RULES:
@@ -144,7 +148,7 @@ class GaussianCopula(NodeDistribution):
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
         """Draws of shape ``(*sample_shape, *batch_shape, num_nodes)``."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        x = self.latent.color(torch.randn(shape, dtype=torch.float64))
+        x = self.latent.sample(shape)
         return marginals.from_normal_score(self.marginal_dist, self._cast(x / self.latent.scale()))
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
@@ -261,15 +265,27 @@ class GaussianCopula(NodeDistribution):
         dependence = (
             f"precision={self.precision!r}" if self.precision is not None else "correlation_matrix"
         )
+        nugget = ", with a nugget" if isinstance(self.latent, NuggetLatent) else ""
         batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
-        return f"GaussianCopula({self.marginal_dist!r}, {dependence}{batch})"
+        return f"GaussianCopula({self.marginal_dist!r}, {dependence}{nugget}{batch})"
 
 
 def _checked_latent(
     precision: SparsePrecision | None,
     correlation_matrix: Tensor | None,
     correlation_cholesky: Tensor | None,
+    nugget: Tensor | float | None,
 ) -> Latent:
+    if nugget is not None:
+        nugget = torch.as_tensor(nugget, dtype=torch.float64)
+        if not bool(((nugget > 0) & (nugget < 1)).all()):
+            bad = nugget.detach()[~((nugget > 0) & (nugget < 1))].flatten()[0]
+            raise InvalidArgumentError(
+                "nugget",
+                "strictly between 0 and 1",
+                f"{float(bad):g}",
+                "It is the share of independent noise; leave it out for none.",
+            )
     given = [a is not None for a in (precision, correlation_matrix, correlation_cholesky)]
     if sum(given) != 1:
         raise InvalidArgumentError(
@@ -287,6 +303,8 @@ def _checked_latent(
                 "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0); a dense "
                 "matrix goes to `correlation_matrix`.",
             )
+        if nugget is not None:
+            return NuggetLatent.unit_variance(precision, nugget)
         return PrecisionLatent(precision)
     if correlation_matrix is not None:
         _check_square("correlation_matrix", correlation_matrix)
@@ -295,13 +313,18 @@ def _checked_latent(
             raise InvalidArgumentError(
                 "correlation_matrix", "symmetric", "a matrix that is not", "Pass (R + R.T) / 2."
             )
-        latent = CovarianceLatent(correlation_matrix)
-        latent.factor  # noqa: B018  (positive definite, or the error that names the pivot)
+    else:
+        assert correlation_cholesky is not None
+        _check_square("correlation_cholesky", correlation_cholesky)
+        _check_unit_diagonal("correlation_cholesky", correlation_cholesky.square().sum(-1))
+        correlation_matrix = correlation_cholesky @ correlation_cholesky.mT
+    latent = CovarianceLatent(correlation_matrix)
+    latent.factor  # noqa: B018  (positive definite, or the error that names the pivot)
+    if nugget is None:
         return latent
-    assert correlation_cholesky is not None
-    _check_square("correlation_cholesky", correlation_cholesky)
-    _check_unit_diagonal("correlation_cholesky", correlation_cholesky.square().sum(-1))
-    return CovarianceLatent(correlation_cholesky @ correlation_cholesky.mT)
+    share = nugget[..., None, None]
+    eye = torch.eye(latent.num_nodes, dtype=torch.float64)
+    return CovarianceLatent((1 - share) * latent.covariance + share * eye)
 
 
 def _check_square(argument: str, matrix: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from pyro.distributions import constraints
@@ -14,76 +14,24 @@ from ..errors import InvalidArgumentError
 from ..precision import SparsePrecision
 from .base import Interval, NodeDistribution, check_level, level_first
 from .latent import Latent, PrecisionLatent, leave_one_out_density
+from .nugget import NuggetLatent
 
 
-class GraphNormal(NodeDistribution):
-    r"""The multivariate normal :math:`N(\mu, K^{-1})` with a sparse precision on a graph.
-
-    This is the paper's model for continuous outcomes: the Gaussian copula whose normal marginals
-    have the variances :math:`(K^{-1})_{ii}`. It needs no standard deviations, so it is cheaper
-    than the general copula. A value that is NaN is a missing node; it is integrated out exactly.
-
-    .. math::
-        \log p(y) = \tfrac12 \log\det K - \tfrac12 (y - \mu)' K (y - \mu) - \tfrac n2 \log 2\pi
-
-    Args:
-        loc: The means, shape ``(*batch, num_nodes)``.
-        precision: A :class:`~pyro_copula.SparsePrecision`.
-        validate_args: Pyro's default if None.
-
-    Shape:
-        - batch_shape: ``(*batch,)``
-        - event_shape: ``(num_nodes,)``
-
-    Example:
-        >>> import pyro_copula as pc
-        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
-        >>> K = pc.LaplacianPrecision(graph)(tau=1.0, gamma=0.5)
-        >>> normal = pc.GraphNormal(torch.zeros(3), precision=K)
-        >>> normal.log_prob(torch.tensor([1.0, 0.5, math.nan]))
-        tensor(-2.0372)
-        >>> normal.condition(torch.tensor([1.0, 0.5, math.nan])).mean
-        tensor([0.3333])
-    """
+class _Normal(NodeDistribution):
+    """``loc`` plus a Gaussian vector on the nodes."""
 
     arg_constraints = {"loc": constraints.real_vector}
     support = constraints.real_vector
     has_rsample = True
 
     def __init__(
-        self, loc: Tensor, precision: SparsePrecision, *, validate_args: bool | None = None
+        self, loc: Tensor, latent: Latent, nodes: Tensor, *, validate_args: bool | None = None
     ) -> None:
-        if not isinstance(precision, SparsePrecision):
-            raise InvalidArgumentError(
-                "precision",
-                "a SparsePrecision",
-                type(precision).__name__,
-                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0).",
-            )
-        num_nodes = precision.num_nodes
-        if not torch.is_tensor(loc):
-            loc = torch.as_tensor(loc, dtype=precision.dtype)
-        if loc.dim() and loc.shape[-1] not in (1, num_nodes):
-            raise InvalidArgumentError(
-                "loc",
-                f"of shape (*batch, {num_nodes})",
-                f"shape {tuple(loc.shape)}",
-                "Give every node a mean; a 0-d tensor is shared by all.",
-            )
-        try:
-            batch_shape = torch.broadcast_shapes(loc.shape[:-1], precision.batch_shape)
-        except RuntimeError:
-            raise InvalidArgumentError(
-                "loc",
-                f"broadcastable with the batch shape {tuple(precision.batch_shape)}",
-                f"shape {tuple(loc.shape)}",
-                "Give both the same leading dimensions, or none.",
-            ) from None
-        self.loc = loc.expand(*batch_shape, num_nodes)
-        self.precision = precision
-        self.nodes = torch.arange(num_nodes)
-        self.latent: Latent = PrecisionLatent(precision)
-        super().__init__(batch_shape, torch.Size([num_nodes]), validate_args=validate_args)
+        batch_shape = torch.broadcast_shapes(loc.shape[:-1], latent.batch_shape)
+        self.loc = loc.expand(*batch_shape, latent.num_nodes)
+        self.latent = latent
+        self.nodes = nodes
+        super().__init__(batch_shape, torch.Size([latent.num_nodes]), validate_args=validate_args)
 
     # ---------------------------------------------------------------- the law
 
@@ -97,7 +45,7 @@ class GraphNormal(NodeDistribution):
         """``diag(K^-1)``, ``(*batch, num_nodes)``."""
         return self.latent.scale().square().to(self.loc.dtype).expand(self.loc.shape)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> GraphNormal:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """A copy with a larger batch shape; the factor of the precision is shared."""
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
@@ -108,8 +56,7 @@ class GraphNormal(NodeDistribution):
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
         """Draws of shape ``(*sample_shape, *batch_shape, num_nodes)``, with derivatives."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        noise = torch.randn(shape, dtype=torch.float64)
-        return self.loc + self.latent.color(noise).to(self.loc.dtype)
+        return self.loc + self.latent.sample(shape).to(self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of the observed nodes, NaN meaning missing.
@@ -129,7 +76,7 @@ class GraphNormal(NodeDistribution):
     # ---------------------------------------------------------------- missing nodes
 
     def condition(self, value: Tensor) -> ConditionalNormal:
-        """The law of the missing nodes given the observed ones, ``N(mu_m + m*, K_mm^-1)``.
+        """The law of the missing nodes given the observed ones.
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at the missing nodes, which must be
@@ -138,9 +85,8 @@ class GraphNormal(NodeDistribution):
         residual, observed = self._residual(value)
         pattern = self._common_pattern(observed)
         shift, rest = self.latent.condition(residual, pattern)
-        assert isinstance(rest, PrecisionLatent)
         loc = self.loc[..., ~pattern] + shift.to(self.loc.dtype)
-        return ConditionalNormal(loc, rest.precision, (~pattern).nonzero().squeeze(-1))
+        return ConditionalNormal(loc, rest, self.nodes[~pattern])
 
     def pointwise_log_prob(self, value: Tensor) -> Tensor:
         """The log density of each observed node given every other observed one.
@@ -194,20 +140,105 @@ class GraphNormal(NodeDistribution):
         filled = torch.where(observed, value, self.loc.detach())
         return torch.where(observed, filled.double() - self.loc.double(), 0.0), observed
 
+
+class GraphNormal(_Normal):
+    r"""The multivariate normal :math:`N(\mu, K^{-1})` with a sparse precision on a graph.
+
+    This is the paper's model for continuous outcomes: the Gaussian copula whose normal marginals
+    have the variances :math:`(K^{-1})_{ii}`. It needs no standard deviations, so it is cheaper
+    than the general copula. A value that is NaN is a missing node; it is integrated out exactly.
+
+    .. math::
+        \log p(y) = \tfrac12 \log\det K - \tfrac12 (y - \mu)' K (y - \mu) - \tfrac n2 \log 2\pi
+
+    Args:
+        loc: The means, shape ``(*batch, num_nodes)``.
+        precision: A :class:`~pyro_copula.SparsePrecision`.
+        nugget: The variance of independent noise on top, so that the covariance is
+            :math:`K^{-1} + \nu I`; none by default. Shape ``(*batch,)``, positive.
+        validate_args: Pyro's default if None.
+
+    Shape:
+        - batch_shape: ``(*batch,)``
+        - event_shape: ``(num_nodes,)``
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> K = pc.LaplacianPrecision(graph)(tau=1.0, gamma=0.5)
+        >>> normal = pc.GraphNormal(torch.zeros(3), precision=K)
+        >>> normal.log_prob(torch.tensor([1.0, 0.5, math.nan]))
+        tensor(-2.0372)
+        >>> normal.condition(torch.tensor([1.0, 0.5, math.nan])).mean
+        tensor([0.3333])
+    """
+
+    def __init__(
+        self,
+        loc: Tensor,
+        precision: SparsePrecision,
+        *,
+        nugget: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(precision, SparsePrecision):
+            raise InvalidArgumentError(
+                "precision",
+                "a SparsePrecision",
+                type(precision).__name__,
+                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0).",
+            )
+        num_nodes = precision.num_nodes
+        if not torch.is_tensor(loc):
+            loc = torch.as_tensor(loc, dtype=precision.dtype)
+        if loc.dim() and loc.shape[-1] not in (1, num_nodes):
+            raise InvalidArgumentError(
+                "loc",
+                f"of shape (*batch, {num_nodes})",
+                f"shape {tuple(loc.shape)}",
+                "Give every node a mean; a 0-d tensor is shared by all.",
+            )
+        latent = _with_nugget(precision, nugget)
+        try:
+            torch.broadcast_shapes(loc.shape[:-1], latent.batch_shape)
+        except RuntimeError:
+            raise InvalidArgumentError(
+                "loc",
+                f"broadcastable with the batch shape {tuple(latent.batch_shape)}",
+                f"shape {tuple(loc.shape)}",
+                "Give both the same leading dimensions, or none.",
+            ) from None
+        self.precision = precision
+        super().__init__(loc, latent, torch.arange(num_nodes), validate_args=validate_args)
+
     def __repr__(self) -> str:
-        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
-        return f"{type(self).__name__}(loc: {tuple(self.loc.shape)}, {self.precision!r}{batch})"
+        nugget = ", with a nugget" if isinstance(self.latent, NuggetLatent) else ""
+        return f"GraphNormal(loc: {tuple(self.loc.shape)}, {self.precision!r}{nugget})"
 
 
-class ConditionalNormal(GraphNormal):
+class ConditionalNormal(_Normal):
     """The missing nodes of a :class:`GraphNormal` given the observed ones.
 
-    It is again a normal law with a sparse precision, on the missing nodes.
+    It is again a normal law behind which is a sparse precision, with the same methods.
 
     Attributes:
         nodes: The missing nodes, int64 of shape ``(num_missing,)``, increasing.
     """
 
-    def __init__(self, loc: Tensor, precision: SparsePrecision, nodes: Tensor) -> None:
-        super().__init__(loc, precision)
-        self.nodes = nodes
+    def __repr__(self) -> str:
+        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
+        return f"ConditionalNormal(missing={len(self.nodes)}{batch})"
+
+
+def _with_nugget(precision: SparsePrecision, nugget: Tensor | float | None) -> Latent:
+    if nugget is None:
+        return PrecisionLatent(precision)
+    nugget = torch.as_tensor(nugget, dtype=torch.float64)
+    if not bool((nugget > 0).all()):
+        raise InvalidArgumentError(
+            "nugget",
+            "a positive variance",
+            f"{float(nugget.detach().min()):g}",
+            "Leave it out for no noise on top of the graph field.",
+        )
+    return NuggetLatent(precision, torch.ones(precision.num_nodes, dtype=torch.float64), nugget)

@@ -27,7 +27,7 @@ from ..linalg import checked_cholesky, cholesky_solve, matvec, triangular_solve
 from ..precision import SparsePrecision
 
 _LOG_2PI = math.log(2 * math.pi)
-_HINT = 'Build the precision with backend="dense", which has second derivatives.'
+DENSE_HINT = 'Build the precision with backend="dense", which has second derivatives.'
 
 
 class Latent(ABC):
@@ -41,8 +41,8 @@ class Latent(ABC):
         """``s = sqrt(diag(Sigma))``, of shape ``(*batch, num_nodes)``."""
 
     @abstractmethod
-    def color(self, noise: Tensor) -> Tensor:
-        """Draws of ``x`` from standard normal noise ``(*sample, *batch, num_nodes)``."""
+    def sample(self, shape: torch.Size) -> Tensor:
+        """Draws of ``x``, of the whole shape ``(*sample, *batch, num_nodes)``."""
 
     @abstractmethod
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -77,8 +77,8 @@ class PrecisionLatent(Latent):
     def scale(self) -> Tensor:
         return self.precision.scale()
 
-    def color(self, noise: Tensor) -> Tensor:
-        return self.precision.color(noise)
+    def sample(self, shape: torch.Size) -> Tensor:
+        return self.precision.color(torch.randn(shape, dtype=torch.float64))
 
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
         log_det = self.precision.logdet()
@@ -122,7 +122,7 @@ class PrecisionLatent(Latent):
             return (v * self.precision.matvec(v)).sum(-1)
         with torch.no_grad():
             mean = self._missing_mean(x, observed, missing)
-        once = ("The log density with missing nodes", _HINT)
+        once = ("The log density with missing nodes", DENSE_HINT)
         v = _fill(differentiable_once(x, *once), mean, observed)
         diagonal = differentiable_once(self.precision.diagonal, *once)
         off_diagonal = differentiable_once(self.precision.off_diagonal, *once)
@@ -152,8 +152,9 @@ class CovarianceLatent(Latent):
     def scale(self) -> Tensor:
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
 
-    def color(self, noise: Tensor) -> Tensor:
-        return torch.einsum("...ij,...j->...i", self.factor, noise.double())
+    def sample(self, shape: torch.Size) -> Tensor:
+        noise = torch.randn(shape, dtype=torch.float64)
+        return torch.einsum("...ij,...j->...i", self.factor, noise)
 
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
         factor = self._observed_factor(observed)

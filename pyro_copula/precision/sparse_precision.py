@@ -170,6 +170,12 @@ class SparsePrecision:
             backend=self.backend,
         )
 
+    def add_diagonal(self, values: Tensor) -> SparsePrecision:
+        """``K + diag(values)``, for ``values`` of shape ``(*batch, num_nodes)``."""
+        return SparsePrecision(
+            self.graph, self.diagonal + values, self.off_diagonal, backend=self.backend
+        )
+
     def __getitem__(self, index: Any) -> SparsePrecision:
         """Some elements of the batch."""
         if not self.batch_shape:

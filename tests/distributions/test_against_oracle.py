@@ -18,7 +18,7 @@ from pyro_copula.errors import MidpointWarning
 from pyro_copula.testing import SMALL_GRAPHS, DenseOracle
 
 TOLERANCE = 1e-6  # relative, as the documentation promises
-A, B = torch.tensor(0.8), torch.tensor(-0.3)  # unconstrained parameters of the precision
+A, B = torch.tensor([0.8, -0.3], dtype=torch.float64)  # unconstrained parameters of the precision
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
 
