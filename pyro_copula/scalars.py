@@ -49,6 +49,12 @@ class Constrained(nn.Module):
             raise InvalidArgumentError(self.name, self.expected, f"{bad:g}", self.hint)
         return value
 
+    def set_(self, value: Any) -> None:
+        """Moves the held value to ``value``, in place."""
+        with torch.no_grad():
+            value = self(torch.as_tensor(value, dtype=torch.float64))
+            self.raw.copy_(self._inverse(value))
+
     def _inside(self, value: Tensor) -> Tensor:
         raise NotImplementedError
 
@@ -95,3 +101,35 @@ class Correlation(Constrained):
 
     def _inverse(self, value: Tensor) -> Tensor:
         return value.atanh()
+
+
+class Proportion(Constrained):
+    """A scalar strictly between 0 and 1, the logistic function of its raw value."""
+
+    expected = "strictly between 0 and 1"
+    hint = "Give it a prior on the unit interval, such as dist.Beta(2, 2)."
+
+    def _inside(self, value: Tensor) -> Tensor:
+        return (value > 0) & (value < 1)
+
+    def _transform(self, raw: Tensor) -> Tensor:
+        return raw.sigmoid()
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        return value.logit()
+
+
+class Real(Constrained):
+    """Any finite scalar."""
+
+    expected = "finite"
+    hint = "Give it a prior on the real line, such as dist.Normal(0, 1)."
+
+    def _inside(self, value: Tensor) -> Tensor:
+        return value.isfinite()
+
+    def _transform(self, raw: Tensor) -> Tensor:
+        return raw
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        return value

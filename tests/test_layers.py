@@ -31,6 +31,15 @@ LAYERS = {
     },
     "nn": {"errors", "graph"},
     "metrics": {"errors"},
+    "models": {
+        "errors",
+        "graph",
+        "scalars",
+        "marginals",
+        "precision",
+        "distributions",
+        "nn",
+    },
     "simulate": {"errors", "graph", "marginals", "precision", "distributions"},
     "datasets": {"errors", "graph"},
     "testing": {"errors", "graph", "linalg", "special", "marginals", "precision", "distributions"},
@@ -38,7 +47,7 @@ LAYERS = {
 
 #: Packages that only some parts may import.
 RESTRICTED = {
-    "pyro": {"marginals", "distributions", "simulate"},
+    "pyro": {"marginals", "distributions", "simulate", "models"},
     "numba": {"linalg", "special"},
     "llvmlite": {"linalg"},
     "pymetis": {"linalg"},

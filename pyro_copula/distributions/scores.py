@@ -66,7 +66,4 @@ def log_standard_normal(z: Tensor) -> Tensor:
 
 def value_dtype(marginal_dist: Any) -> torch.dtype:
     """The dtype that draws of these marginals have."""
-    try:
-        return marginal_dist.mean.dtype
-    except NotImplementedError:  # a user's law need not know its mean
-        return torch.get_default_dtype()
+    return marginals.result_dtype(marginal_dist)

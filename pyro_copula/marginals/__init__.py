@@ -18,12 +18,18 @@ from .scores import (
     normal_score,
     normal_score_limits,
 )
+from .shifted import Shifted
+from .sinh_arcsinh import SinhArcsinh
 from .support import check_marginal, check_support, fill_missing
-from .tails import cdf, log_cdf, log_sf, sf
+from .tails import cdf, log_cdf, log_sf, result_dtype, sf
+from .zero_truncated import ZeroTruncated
 
 __all__ = [
     "MarginalCDF",
     "Mixed",
+    "Shifted",
+    "SinhArcsinh",
+    "ZeroTruncated",
     "cdf",
     "check_marginal",
     "check_support",
@@ -39,6 +45,7 @@ __all__ = [
     "normal_score",
     "normal_score_limits",
     "register_cdf",
+    "result_dtype",
     "score_moments",
     "sf",
 ]

@@ -162,7 +162,7 @@ def _search(
         batch = z.shape[z.ndim - len(d.batch_shape) :] if d.batch_shape else torch.Size([1])
         parameters = tuple(t.expand(batch).flatten() for t in law.parameters(d))
         ends = [e.expand(batch).flatten() for e in law.bounds(d)]
-        flat = z.reshape(-1, len(parameters[0]))
+        flat = z.reshape(z.numel() // max(1, len(parameters[0])), len(parameters[0]))
         k = count_quantiles(law, parameters, flat, ends[0], ends[1]).reshape(z.shape)
         if p is None:
             return k

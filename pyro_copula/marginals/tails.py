@@ -92,7 +92,7 @@ def full_value(d: Any, y: Any) -> Tensor:
     return value.expand(torch.broadcast_shapes(value.shape, d.batch_shape))
 
 
-def result_dtype(d: Any, y: Any) -> torch.dtype:
+def result_dtype(d: Any, y: Any = None) -> torch.dtype:
     """Return the floating dtype of ``y`` and the parameters of ``d`` together, as torch would."""
     dtypes = [t for t in _dtypes(d) if t.is_floating_point]
     if isinstance(y, Tensor) and y.dtype.is_floating_point and (y.ndim > 0 or not dtypes):

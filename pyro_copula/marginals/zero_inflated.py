@@ -90,6 +90,13 @@ class ZeroInflatedCDF(MarginalCDF):
                 f"a zero-inflated {type(base).__name__}",
                 "An atom at zero of a continuous law has no normal score; use a discrete base.",
             )
+        if bool((law.bounds(base)[0] != 0).any()):
+            raise MissingCDFError(
+                "marginal_dist",
+                "zero-inflated over a law that starts at 0",
+                f"a zero-inflated {type(base).__name__}, which starts elsewhere",
+                "Pyro gives its zero no probability. Inflate the untruncated law instead.",
+            )
         return ZeroInflatedCountCDF(law) if isinstance(law, CountCDF) else self
 
     def bounds(self, d: Any) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,8 @@ import scipy.stats as st
 import torch
 from torch.distributions import constraints, transforms
 
+from pyro_copula import marginals
+
 
 class SinhArcsinh(transforms.Transform):
     """A user's transform, without a `sign`: ``sinh((asinh(x) + skew) * tail)``."""
@@ -67,6 +69,26 @@ class _ZeroInflatedReference:
 
     def isf(self, q):
         return self.base.isf(np.minimum(q / (1 - self.gate), 1 - 1e-16))
+
+
+class _ShiftedTruncatedReference:
+    """The law of ``X - 1`` given ``X > 0``, which starts at zero again."""
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def cdf(self, k):
+        zero, positive = self.base.cdf(0), self.base.sf(0)
+        return np.where(np.asarray(k) < 0, 0.0, (self.base.cdf(k + 1) - zero) / positive)
+
+    def sf(self, k):
+        return self.base.sf(np.maximum(k + 1, 0)) / self.base.sf(0)
+
+    def ppf(self, u):
+        return self.base.ppf(self.base.cdf(0) + u * self.base.sf(0)) - 1
+
+    def isf(self, q):
+        return self.base.isf(q * self.base.sf(0)) - 1
 
 
 @dataclass(frozen=True)
@@ -145,6 +167,11 @@ CONTINUOUS = {
         (0.3, 0.8),
         _SinhArcsinhReference(0.3, 0.8),
     ),
+    "sinh_arcsinh_law": Law(
+        lambda skew, tail: marginals.SinhArcsinh(torch.zeros_like(skew), 1.0, skew, tail),
+        (-0.4, 1.3),
+        _SinhArcsinhReference(-0.4, 1.3),
+    ),
 }
 
 DISCRETE = {
@@ -188,6 +215,20 @@ DISCRETE = {
         ),
         (0.4, 0.25),
         _ZeroInflatedReference(st.binom(9, 0.4), 0.25),
+        True,
+    ),
+    "shifted_zero_truncated_poisson": Law(
+        lambda rate: marginals.Shifted(marginals.ZeroTruncated(dist.Poisson(rate)), -1),
+        (3.2,),
+        _ShiftedTruncatedReference(st.poisson(3.2)),
+        True,
+    ),
+    "shifted_zero_truncated_negative_binomial": Law(
+        lambda total, p: marginals.Shifted(
+            marginals.ZeroTruncated(dist.NegativeBinomial(total, probs=p)), -1
+        ),
+        (2.5, 0.6),
+        _ShiftedTruncatedReference(_nbinom(2.5, 0.6)),
         True,
     ),
 }
