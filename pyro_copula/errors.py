@@ -134,6 +134,30 @@ class SecondOrderError(PyroCopulaError, NotImplementedError):
         return type(self), (self.operation, self.hint)
 
 
+class MemoryLimitError(PyroCopulaError, MemoryError):
+    """The work would need more memory than the machine has free.
+
+    Args:
+        what: The work, as the subject of a sentence.
+        needed: The predicted bytes.
+        available: The free bytes.
+        hint: What to do about it.
+    """
+
+    def __init__(self, what: str, needed: int, available: int, hint: str) -> None:
+        self.what = what
+        self.needed = needed
+        self.available = available
+        self.hint = hint
+        super().__init__(
+            f"{what} needs about {needed / 2**30:.3g} GiB, but only {available / 2**30:.3g} GiB "
+            f"of memory are available.\n  {hint}"
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.what, self.needed, self.available, self.hint)
+
+
 class DatasetError(PyroCopulaError):
     """A file of a data set cannot be had or cannot be trusted.
 

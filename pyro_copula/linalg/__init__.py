@@ -14,19 +14,21 @@ __all__ = [
     "DenseSolver",
     "Solver",
     "check_backend",
-    "choose_backend",
     "checked_cholesky",
+    "choose_backend",
     "cholesky_solve",
     "make_solver",
     "matvec",
+    "solver_class",
     "to_dense",
     "triangular_solve",
 ]
 
-_SOLVERS: dict[str, type[Solver]] = {"dense": DenseSolver}
-
 #: The names that ``backend=`` takes.
-BACKENDS = ("auto", *_SOLVERS)
+BACKENDS = ("auto", "dense", "sparse")
+
+#: Up to this many nodes the dense factor is as fast, and nothing needs to be compiled.
+_SMALL = 128
 
 
 def check_backend(backend: str) -> str:
@@ -39,10 +41,29 @@ def check_backend(backend: str) -> str:
 
 
 def choose_backend(graph: Graph, backend: str) -> str:
-    """The backend that ``backend`` means on this graph."""
-    return "dense" if backend == "auto" else backend
+    """The backend that ``backend`` means on this graph.
+
+    ``"auto"`` is dense on small graphs and wherever the symbolic analysis, made once per graph,
+    predicts that the sparse factor needs more operations than the dense one; else sparse.
+    """
+    if backend != "auto":
+        return backend
+    if graph.num_nodes <= _SMALL:
+        return "dense"
+    from .symbolic import analyze  # loads numba, which importing the package must not
+
+    return "sparse" if analyze(graph).flops <= graph.num_nodes**3 / 3 else "dense"
+
+
+def solver_class(backend: str) -> type[Solver]:
+    """The class behind a backend's name."""
+    if backend == "dense":
+        return DenseSolver
+    from .sparse import SparseSolver  # loads numba, which importing the package must not
+
+    return SparseSolver
 
 
 def make_solver(backend: str, graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> Solver:
     """A solver for these values by the named backend."""
-    return _SOLVERS[choose_backend(graph, backend)](graph, diagonal, off_diagonal)
+    return solver_class(choose_backend(graph, backend))(graph, diagonal, off_diagonal)

@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .resources import check_memory
 from .solver import Solver, not_positive_definite, to_dense
 
 
@@ -23,6 +24,13 @@ class DenseSolver(Solver):
     @cached_property
     def matrix(self) -> Tensor:
         """``K``, of shape ``(*batch, num_nodes, num_nodes)``."""
+        # the matrix, its factor and inverse, and as much again for their derivatives
+        needed = 6 * 8 * self.diagonal.numel() * self.graph.num_nodes
+        check_memory(
+            needed,
+            f"The dense factor of {self.graph.num_nodes:,} nodes",
+            'Use backend="sparse", or "auto", which chooses it where it is cheaper.',
+        )
         return to_dense(self.graph, self.diagonal, self.off_diagonal)
 
     @cached_property

@@ -167,7 +167,7 @@ class SparsePrecision:
             graph,
             self.diagonal[..., keep],
             self.off_diagonal[..., torch.from_numpy(edges)],
-            backend=self.backend,
+            backend=choose_backend(self.graph, self.backend),
         )
 
     def add_diagonal(self, values: Tensor) -> SparsePrecision:

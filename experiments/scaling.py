@@ -1,0 +1,374 @@
+"""Time and memory of a training step, and how they grow with the graph.
+
+    python experiments/scaling.py                 # everything; about half an hour
+    python experiments/scaling.py --smoke         # small cases only, seconds
+
+Two engines do the same work on the same machine in the same run, and only ratios of their times
+are quoted: the package, and a dense baseline that does what the published code does (a dense
+inverse of the precision, a dense Cholesky factor of the observed block of the covariance, autograd
+through both). Each case runs in a process of its own, on one thread, so that its peak memory is
+its own. Results go to ``experiments/results/scaling.json``, ``scaling.md`` and ``scaling.png``.
+
+The real graphs are read from ``PYRO_COPULA_DATA``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+import pyro_copula as pc
+
+RESULTS = Path(__file__).parent / "results"
+REAL = ("election", "emnlp", "chameleon", "squirrel")
+GRIDS = (100, 300, 500, 1000)
+SMOKE = ("grid30",)
+
+
+# ------------------------------------------------------------------- the two engines
+
+
+class Package:
+    """The step as a user of the package writes it."""
+
+    def __init__(self, graph: pc.Graph, observed: Tensor) -> None:
+        self.precision = pc.NormalizedAdjacencyPrecision(graph).double()
+        self.observed = observed
+
+    def normal(self, loc: Tensor, y: Tensor) -> Tensor:
+        return pc.GraphNormal(loc, precision=self.precision()).log_prob(self._missing(y))
+
+    def poisson(self, rate: Tensor, y: Tensor) -> Tensor:
+        copula = pc.GaussianCopula(dist.Poisson(rate), precision=self.precision())
+        return copula.log_prob(self._missing(y))
+
+    def predict(self, rate: Tensor, y: Tensor) -> tuple[Tensor, Any]:
+        copula = pc.GaussianCopula(dist.Poisson(rate), precision=self.precision())
+        conditional = copula.condition(self._missing(y))
+        return conditional.sample((1000,)), conditional.interval(0.9)
+
+    def _missing(self, y: Tensor) -> Tensor:
+        return y.masked_fill(~self.observed, math.nan)
+
+
+class Dense:
+    """The step as the published code has it: dense matrices and autograd throughout."""
+
+    def __init__(self, graph: pc.Graph, observed: Tensor) -> None:
+        A = torch.tensor(graph.to_scipy().toarray())
+        half = A.sum(0).clamp(min=1).rsqrt()
+        self.S = half[:, None] * A * half
+        self.eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+        self.observed = observed
+        self.raw_alpha = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+        self.raw_beta = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+
+    def covariance(self) -> Tensor:
+        K = self.raw_beta.exp() * (self.eye - self.raw_alpha.tanh() * self.S)
+        return torch.inverse(K)
+
+    def correlation(self) -> Tensor:
+        covariance = self.covariance()
+        scale = covariance.diagonal().sqrt()
+        return covariance / (scale[:, None] * scale)
+
+    def normal(self, loc: Tensor, y: Tensor) -> Tensor:
+        o = self.observed
+        law = torch.distributions.MultivariateNormal(loc[o], self.covariance()[o][:, o])
+        return law.log_prob(y[o])
+
+    def scores(self, rate: Tensor, y: Tensor) -> Tensor:
+        upper = torch.special.gammaincc(y.double() + 1, rate)
+        lower = torch.where(y > 0, torch.special.gammaincc(y.double().clamp(min=1), rate), 0.0)
+        u = ((upper + lower) / 2).clamp(1e-3, 1 - 1e-3)
+        return torch.special.ndtri(u)
+
+    def poisson(self, rate: Tensor, y: Tensor) -> Tensor:
+        o = self.observed
+        z = self.scores(rate, y)[o]
+        R = self.correlation()[o][:, o]
+        joint = torch.distributions.MultivariateNormal(torch.zeros_like(z), R).log_prob(z)
+        independent = torch.distributions.Normal(0.0, 1.0).log_prob(z).sum()
+        return joint - independent + torch.distributions.Poisson(rate[o]).log_prob(y[o]).sum()
+
+    def predict(self, rate: Tensor, y: Tensor) -> tuple[Tensor, Any]:
+        o, R = self.observed, self.correlation().detach()
+        z = self.scores(rate, y)[o]
+        gain = R[~o][:, o] @ torch.inverse(R[o][:, o])
+        mean = gain @ z
+        covariance = R[~o][:, ~o] - gain @ R[o][:, ~o]
+        law = torch.distributions.MultivariateNormal(mean, covariance)
+        u = torch.distributions.Normal(0.0, 1.0).cdf(law.sample((1000,)))
+        draws = torch.tensor(_poisson_quantile(u.numpy(), rate[~o].detach().numpy()))
+        return draws, (draws.quantile(0.05, 0), draws.quantile(0.95, 0))
+
+
+def _poisson_quantile(u: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    from scipy.stats import poisson
+
+    return poisson.ppf(u, rate)
+
+
+# ------------------------------------------------------------------- cases
+
+
+def load_graph(name: str) -> pc.Graph:
+    """A real graph by name, or ``grid<side>``."""
+    if name.startswith("grid"):
+        side = int(name.removeprefix("grid"))
+        node = np.arange(side * side).reshape(side, side)
+        across = np.stack([node[:, :-1].ravel(), node[:, 1:].ravel()], 1)
+        down = np.stack([node[:-1].ravel(), node[1:].ravel()], 1)
+        return pc.Graph.from_edges(np.concatenate([across, down]), num_nodes=side * side)
+    data = {
+        "election": lambda: pc.datasets.election("unemployment"),
+        "emnlp": pc.datasets.emnlp,
+        "chameleon": lambda: pc.datasets.wikipedia("chameleon"),
+        "squirrel": lambda: pc.datasets.wikipedia("squirrel"),
+    }[name]()
+    return pc.Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
+
+
+def problem(name: str) -> tuple[pc.Graph, Tensor, Tensor, Tensor]:
+    """The graph, which nodes are observed (60%), and values for normal and Poisson outcomes."""
+    graph = load_graph(name)
+    generator = torch.Generator().manual_seed(0)
+    observed = torch.rand(graph.num_nodes, generator=generator) < 0.6
+    y = torch.randn(graph.num_nodes, generator=generator, dtype=torch.float64)
+    rate = torch.full((graph.num_nodes,), 6.0, dtype=torch.float64)
+    return graph, observed, y, torch.poisson(rate, generator=generator)
+
+
+def seconds(step: Callable[[], Any], repeats: int) -> float:
+    """The median time of a step, after one that is not counted."""
+    step()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def measure(name: str, work: str, engine: str, repeats: int) -> dict[str, Any]:
+    """Times one case, in this process."""
+    torch.set_num_threads(1)
+    graph, observed, y, counts = problem(name)
+    made = {"package": Package, "dense": Dense}[engine](graph, observed)
+
+    def step() -> None:
+        if work == "normal":
+            loc = torch.zeros(graph.num_nodes, dtype=torch.float64, requires_grad=True)
+            made.normal(loc, y).backward()
+        elif work == "poisson":
+            rate = torch.full((graph.num_nodes,), 6.0, dtype=torch.float64, requires_grad=True)
+            made.poisson(rate, counts).backward()
+        else:
+            with torch.no_grad():
+                made.predict(torch.full((graph.num_nodes,), 6.0, dtype=torch.float64), counts)
+
+    first = time.perf_counter()
+    step()
+    first = time.perf_counter() - first
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {
+        "graph": name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "work": work,
+        "engine": engine,
+        "first": first,
+        "seconds": seconds(step, repeats),
+        "peak_gib": peak,
+    }
+
+
+def network_ratio(repeats: int) -> dict[str, Any]:
+    """Time of a copula training step over that of the network alone, on election counties."""
+    from torch_geometric.nn import SAGEConv
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    data = pc.datasets.election("unemployment")
+    graph = pc.Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
+    observed = torch.rand(graph.num_nodes) < 0.6
+    first, second = SAGEConv(data.num_features, 16), SAGEConv(16, 1)
+    x, y = data.x.float(), data.y.float()
+    precision = pc.NormalizedAdjacencyPrecision(graph)
+    parameters = [*first.parameters(), *second.parameters(), *precision.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    missing = y.masked_fill(~observed, math.nan)
+
+    def forward() -> Tensor:
+        return second(first(x, data.edge_index).relu(), data.edge_index).squeeze(-1)
+
+    def base() -> None:
+        optimizer.zero_grad()
+        (forward()[observed] - y[observed]).square().mean().backward()
+        optimizer.step()
+
+    def copula() -> None:
+        optimizer.zero_grad()
+        (-pc.GraphNormal(forward(), precision=precision()).log_prob(missing)).backward()
+        optimizer.step()
+
+    times = {"base": [], "copula": []}
+    for step in (base, copula):
+        seconds(step, 3)
+    for _ in range(repeats):  # interleaved, so that a busy moment hits both
+        for kind, step in (("base", base), ("copula", copula)):
+            start = time.perf_counter()
+            step()
+            times[kind].append(time.perf_counter() - start)
+    medians = {kind: float(np.median(values)) for kind, values in times.items()}
+    return {"ratio": medians["copula"] / medians["base"], **medians}
+
+
+# ------------------------------------------------------------------- the whole run
+
+
+def run_case(*arguments: str) -> dict[str, Any]:
+    """Runs one case in a process of its own."""
+    command = [sys.executable, __file__, "--case", *arguments]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def plan(smoke: bool) -> list[tuple[str, str, str, str]]:
+    if smoke:
+        works = ("normal", "poisson", "predict")
+        return [(g, w, e, "2") for g in SMOKE for w in works for e in ("package", "dense")]
+    cases = []
+    for name in REAL:
+        for work in ("normal", "poisson", "predict"):
+            cases += [(name, work, "package", "15"), (name, work, "dense", "3")]
+    for side in GRIDS:
+        for work in ("normal", "poisson"):
+            cases.append((f"grid{side}", work, "package", "3"))
+    return cases
+
+
+def table(records: list[dict[str, Any]], extra: dict[str, Any]) -> str:
+    """The results as Markdown: ratios, and memory."""
+    found = {(r["graph"], r["work"], r["engine"]): r for r in records}
+    lines = [
+        "| graph | nodes | edges | work | faster than dense | peak memory | dense peak |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (name, work, engine), record in found.items():
+        if engine != "package":
+            continue
+        dense = found.get((name, work, "dense"))
+        ratio = f"{dense['seconds'] / record['seconds']:.0f}x" if dense else "dense does not fit"
+        memory = f"{dense['peak_gib']:.2f} GiB" if dense else ""
+        lines.append(
+            f"| {name} | {record['nodes']:,} | {record['edges']:,} | {work} | {ratio} | "
+            f"{record['peak_gib']:.2f} GiB | {memory} |"
+        )
+    for work in ("normal", "poisson"):
+        ends = [found.get((f"grid{side}", work, "package")) for side in (300, 1000)]
+        if all(ends):
+            growth = math.log(ends[1]["seconds"] / ends[0]["seconds"]) / math.log(
+                ends[1]["nodes"] / ends[0]["nodes"]
+            )
+            lines.append(
+                f"\nGrowth of the {work} step from 90,000 to 1,000,000 nodes: n^{growth:.2f}."
+            )
+    if "network" in extra:
+        lines.append(
+            f"\nElection, normal outcomes: a copula training step takes "
+            f"{extra['network']['ratio']:.2f} times a step of the network alone."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(records: list[dict[str, Any]], path: Path) -> None:
+    """Time of a step against the number of nodes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.2), constrained_layout=True)
+    styles = {
+        ("package", "normal"): ("#0072B2", "o", "pyro-copula, normal"),
+        ("package", "poisson"): ("#009E73", "s", "pyro-copula, Poisson"),
+        ("dense", "normal"): ("#D55E00", "^", "dense baseline, normal"),
+        ("dense", "poisson"): ("#CC79A7", "v", "dense baseline, Poisson"),
+    }
+    for (engine, work), (colour, marker, label) in styles.items():
+        for grid in (True, False):
+            points = sorted(
+                (r["nodes"], r["seconds"])
+                for r in records
+                if r["engine"] == engine
+                and r["work"] == work
+                and r["graph"].startswith("grid") == grid
+            )
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True),
+                    color=colour,
+                    marker=marker,
+                    linestyle="-" if grid else "none",
+                    markerfacecolor=colour if grid else "none",
+                    label=f"{label} ({'grids' if grid else 'real graphs'})",
+                )
+    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds per training step")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="small cases only, no files written")
+    parser.add_argument("--case", nargs=4, metavar=("GRAPH", "WORK", "ENGINE", "REPEATS"))
+    parser.add_argument("--network", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        graph, work, engine, repeats = arguments.case
+        print(json.dumps(measure(graph, work, engine, int(repeats))))
+        return
+    if arguments.network:
+        print(json.dumps(network_ratio(60)))
+        return
+    records = []
+    for case in plan(arguments.smoke):
+        records.append(run_case(*case))
+        print(
+            f"{records[-1]['graph']:>10} {records[-1]['work']:>8} {records[-1]['engine']:>8} "
+            f"{records[-1]['seconds']:9.4f} s {records[-1]['peak_gib']:6.2f} GiB",
+            flush=True,
+        )
+    if arguments.smoke:
+        print(table(records, {}))
+        return
+    command = [sys.executable, __file__, "--network"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    extra = {"network": json.loads(output.splitlines()[-1])}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "scaling.json").write_text(json.dumps({"cases": records, **extra}, indent=1))
+    (RESULTS / "scaling.md").write_text(table(records, extra))
+    plot(records, RESULTS / "scaling.png")
+    print(table(records, extra))
+
+
+if __name__ == "__main__":
+    main()

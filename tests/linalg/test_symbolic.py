@@ -1,0 +1,119 @@
+"""Orders, elimination tree, supernodes and the plan, against the dense definition of fill."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from pattern_graphs import NUM_RANDOM, grid_graph, medium_graphs, random_graph
+
+from pyro_copula.errors import InvalidArgumentError
+from pyro_copula.graph import Graph
+from pyro_copula.linalg.ordering import METHODS, default_method, fill_reducing_order
+from pyro_copula.linalg.symbolic import Symbolic, analyze
+from pyro_copula.testing.graphs import SMALL_GRAPHS
+
+INSTALLED = [m for m in METHODS if m != "metis" or importlib.util.find_spec("pymetis")]
+
+
+def filled(graph: Graph, order: np.ndarray) -> np.ndarray:
+    """The pattern of the factor in this order, by eliminating one node after the other."""
+    pattern = (graph.to_scipy().toarray() != 0)[np.ix_(order, order)]
+    pattern |= np.eye(len(order), dtype=bool)
+    for j in range(len(order)):
+        below = np.flatnonzero(pattern[j + 1 :, j]) + j + 1
+        pattern[np.ix_(below, below)] = True
+    return np.tril(pattern)
+
+
+@pytest.mark.parametrize("method", INSTALLED)
+@pytest.mark.parametrize("name", SMALL_GRAPHS)
+def test_an_order_is_a_permutation(method, name):
+    graph = SMALL_GRAPHS[name]
+    order = fill_reducing_order(graph, method)
+    assert sorted(order) == list(range(graph.num_nodes))
+
+
+@pytest.mark.parametrize("method", INSTALLED)
+def test_an_order_reduces_fill(method):
+    graph = grid_graph(40)
+    natural = 40 * 1600  # the band of the lattice in its own order
+    assert Symbolic(graph, method).factor_nonzeros < 0.5 * natural
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(InvalidArgumentError, match="method"):
+        fill_reducing_order(SMALL_GRAPHS["path"], "random")
+
+
+def test_metis_is_the_default_where_installed():
+    assert default_method() == INSTALLED[0]
+
+
+@pytest.mark.parametrize("method", INSTALLED)
+@pytest.mark.parametrize("seed", range(0, NUM_RANDOM, 7))
+def test_counts_and_rows_cover_the_fill_exactly(method, seed):
+    graph = random_graph(seed)
+    symbolic = Symbolic(graph, method)
+    plan = symbolic.plan
+    pattern = filled(graph, symbolic.order)
+    assert symbolic.factor_nonzeros == pattern.sum()
+    for s in range(symbolic.num_supernodes):
+        first, last = plan.start[s], plan.start[s + 1]
+        rows = plan.rows[plan.row_pointer[s] : plan.row_pointer[s + 1]]
+        assert (np.diff(rows.astype(int)) > 0).all()
+        expected = np.flatnonzero(pattern[last:, first:last].any(axis=1)) + last
+        np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("name", medium_graphs())
+def test_update_blocks_never_overlap(name):
+    symbolic = Symbolic(medium_graphs()[name])
+    plan = symbolic.plan
+    owner = np.full(symbolic.stack_size, -1)
+    for s in range(symbolic.num_supernodes):
+        size = (plan.row_pointer[s + 1] - plan.row_pointer[s]) ** 2
+        block = slice(plan.stack[s], plan.stack[s] + size)
+        assert (owner[block] == -1).all()  # nothing alive there
+        owner[block] = s
+        for c in plan.children[plan.child_pointer[s] : plan.child_pointer[s + 1]]:
+            below = (plan.row_pointer[c + 1] - plan.row_pointer[c]) ** 2
+            theirs = owner[plan.stack[c] : plan.stack[c] + below]
+            assert (theirs == c).all()
+            theirs[:] = -1
+
+
+def test_every_value_has_its_own_place():
+    symbolic = Symbolic(grid_graph(15))
+    plan = symbolic.plan
+    owner = np.repeat(np.arange(symbolic.num_supernodes), np.diff(plan.entry_pointer))
+    places = plan.panel[owner] + plan.entry_place
+    assert len(np.unique(places)) == len(places) == symbolic.num_nodes + symbolic.num_edges
+    assert sorted(plan.entry_value) == list(range(len(places)))
+
+
+def test_a_clamped_plan_puts_the_missing_nodes_first():
+    graph = grid_graph(15)
+    symbolic = Symbolic(graph)
+    observed = np.random.default_rng(0).random(graph.num_nodes) < 0.5
+    plan = symbolic.clamped_plan(observed)
+    assert plan.pivots.sum() == (~observed).sum()
+    for s in range(symbolic.num_supernodes):
+        inside = observed[plan.order[plan.start[s] : plan.start[s + 1]]]
+        assert not inside[: plan.pivots[s]].any()
+        assert inside[plan.pivots[s] :].all()
+
+
+def test_the_analysis_is_made_once_per_graph():
+    graph = grid_graph(5)
+    assert analyze(graph) is analyze(graph)
+    assert "order=" in repr(analyze(graph))
+
+
+def test_predicted_sizes_grow_with_the_fill():
+    small, large = Symbolic(grid_graph(10)), Symbolic(grid_graph(40))
+    assert 0 < small.bytes_needed(1, derivatives=False) < small.predicted_bytes
+    assert small.predicted_bytes < large.predicted_bytes
+    assert small.predicted_bytes < small.bytes_needed(2, derivatives=True)
+    assert 0 < small.flops < large.flops
