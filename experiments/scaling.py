@@ -240,12 +240,69 @@ def network_ratio(repeats: int) -> dict[str, Any]:
     return {"ratio": medians["copula"] / medians["base"], **medians}
 
 
+def cholmod_ratio(side: int, repeats: int) -> dict[str, Any]:
+    """Time of our numeric factor over that of CHOLMOD's supernodal one, on a square grid.
+
+    CHOLMOD comes with cvxopt, which is installed by hand for this measurement and is no
+    dependency. Both factor the same values in the same order, on one thread.
+    """
+    import cvxopt
+    from cvxopt import cholmod
+
+    from pyro_copula.linalg.sparse import SparseSolver
+    from pyro_copula.linalg.symbolic import analyze
+
+    graph = load_graph(f"grid{side}")
+    K = pc.CARPrecision(graph, rho=0.99).double()().detach()
+    order = analyze(graph).order
+    position = np.empty(graph.num_nodes, dtype=np.int64)
+    position[order] = np.arange(graph.num_nodes)
+    i, j = position[graph.edges].T
+    nodes = np.arange(graph.num_nodes)
+    matrix = cvxopt.spmatrix(
+        np.concatenate([K.diagonal.numpy()[order], K.off_diagonal.numpy()]),
+        np.concatenate([nodes, np.maximum(i, j)]),
+        np.concatenate([nodes, np.minimum(i, j)]),
+    )
+    cholmod.options["supernodal"] = 2
+    factor = cholmod.symbolic(matrix, p=cvxopt.matrix(nodes))
+    ours, theirs = [], []
+    for _ in range(repeats + 1):  # interleaved, so that a busy moment hits both
+        start = time.perf_counter()
+        SparseSolver(graph, K.diagonal, K.off_diagonal).factors.logdet()
+        ours.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        cholmod.numeric(matrix, factor)
+        theirs.append(time.perf_counter() - start)
+    medians = {"ours": float(np.median(ours[1:])), "cholmod": float(np.median(theirs[1:]))}
+    return {"grid": side, "ratio": medians["ours"] / medians["cholmod"], **medians}
+
+
+def import_ratio(repeats: int) -> dict[str, Any]:
+    """Time to import the package over that to import Pyro and PyTorch Geometric."""
+    times: dict[str, list[float]] = {"pyro_copula": [], "pyro, torch_geometric": []}
+    for _ in range(repeats):
+        for modules, values in times.items():
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+            values.append(time.perf_counter() - start)
+    medians = [float(np.median(values)) for values in times.values()]
+    return {"ratio": medians[0] / medians[1]}
+
+
 # ------------------------------------------------------------------- the whole run
 
 
-def run_case(*arguments: str) -> dict[str, Any]:
-    """Runs one case in a process of its own."""
-    command = [sys.executable, __file__, "--case", *arguments]
+EXTRA = {
+    "network": lambda: network_ratio(60),
+    "cholmod": lambda: cholmod_ratio(300, 9),
+    "import": lambda: import_ratio(5),
+}
+
+
+def run_script(*arguments: str) -> dict[str, Any]:
+    """Runs this script with other arguments in a process of its own."""
+    command = [sys.executable, __file__, *arguments]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return json.loads(output.splitlines()[-1])
 
@@ -295,6 +352,16 @@ def table(records: list[dict[str, Any]], extra: dict[str, Any]) -> str:
             f"\nElection, normal outcomes: a copula training step takes "
             f"{extra['network']['ratio']:.2f} times a step of the network alone."
         )
+    if "cholmod" in extra:
+        lines.append(
+            f"\nGrid of {extra['cholmod']['grid']} x {extra['cholmod']['grid']}: the numeric "
+            f"factor takes {extra['cholmod']['ratio']:.2f} times that of CHOLMOD, supernodal."
+        )
+    if "import" in extra:
+        lines.append(
+            f"\n`import pyro_copula` takes {extra['import']['ratio']:.2f} times "
+            "`import pyro, torch_geometric`."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -340,18 +407,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="small cases only, no files written")
     parser.add_argument("--case", nargs=4, metavar=("GRAPH", "WORK", "ENGINE", "REPEATS"))
-    parser.add_argument("--network", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--extra", choices=EXTRA, help="one of the other ratios, alone")
     arguments = parser.parse_args()
     if arguments.case:
         graph, work, engine, repeats = arguments.case
         print(json.dumps(measure(graph, work, engine, int(repeats))))
         return
-    if arguments.network:
-        print(json.dumps(network_ratio(60)))
+    if arguments.extra:
+        print(json.dumps(EXTRA[arguments.extra]()))
         return
     records = []
     for case in plan(arguments.smoke):
-        records.append(run_case(*case))
+        records.append(run_script("--case", *case))
         print(
             f"{records[-1]['graph']:>10} {records[-1]['work']:>8} {records[-1]['engine']:>8} "
             f"{records[-1]['seconds']:9.4f} s {records[-1]['peak_gib']:6.2f} GiB",
@@ -360,9 +427,12 @@ def main() -> None:
     if arguments.smoke:
         print(table(records, {}))
         return
-    command = [sys.executable, __file__, "--network"]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    extra = {"network": json.loads(output.splitlines()[-1])}
+    extra = {}
+    for name in EXTRA:
+        try:
+            extra[name] = run_script("--extra", name)
+        except subprocess.CalledProcessError as error:
+            print(f"{name}: not measured ({error.stderr.splitlines()[-1]})")
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scaling.json").write_text(json.dumps({"cases": records, **extra}, indent=1))
     (RESULTS / "scaling.md").write_text(table(records, extra))

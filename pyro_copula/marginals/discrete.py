@@ -23,6 +23,7 @@ from ..special import (
     gammainccinv,
     gammaincinv,
     log_betainc_logit,
+    log_gamma_tail,
     log_gammainc,
     log_gammaincc,
     log_ndtr,
@@ -123,6 +124,9 @@ class PoissonCDF(CountCDF):
 
     def upper(self, parameters: Parameters, k: Tensor, log: bool) -> Tensor:
         return (log_gammainc if log else gammainc)(k + 1, parameters[0])
+
+    def either(self, parameters: Parameters, k: Tensor, upper: Tensor) -> Tensor:
+        return log_gamma_tail(k + 1, parameters[0], ~upper)
 
     def centre(self, parameters: Parameters) -> tuple[Tensor, Tensor, Tensor]:
         (rate,) = parameters

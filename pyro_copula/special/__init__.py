@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from .beta import betainc, betainc_logit, betaincinv_logit, log_betainc, log_betainc_logit
-from .gamma import gammainc, gammaincc, gammainccinv, gammaincinv, log_gammainc, log_gammaincc
+from .gamma import (
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+    log_gamma_tail,
+    log_gammainc,
+    log_gammaincc,
+)
 from .normal import log_ndtr, ndtri_exp
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "gammaincinv",
     "log_betainc",
     "log_betainc_logit",
+    "log_gamma_tail",
     "log_gammainc",
     "log_gammaincc",
     "log_ndtr",

@@ -517,11 +517,11 @@ def beta_log_weights(a: np.ndarray, b: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True, error_model="numpy")
-def gamma_log_tails(a: np.ndarray, x: np.ndarray, upper: bool) -> np.ndarray:
+def gamma_log_tails(a: np.ndarray, x: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Apply :func:`gamma_log_tail` to flat arrays; the result is stacked along the first axis."""
     out = np.empty((3, a.size))
     for i in range(a.size):
-        out[0, i], out[1, i], out[2, i] = gamma_log_tail(a[i], x[i], upper)
+        out[0, i], out[1, i], out[2, i] = gamma_log_tail(a[i], x[i], upper[i])
     return out
 
 

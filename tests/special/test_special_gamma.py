@@ -9,6 +9,7 @@ import torch
 from special_tables import assert_close, leaves, load
 from torch.autograd import gradcheck, gradgradcheck
 
+from pyro_copula import special
 from pyro_copula.special import (
     gammainc,
     gammaincc,
@@ -170,3 +171,31 @@ def test_quantiles_at_the_ends_and_outside_of_the_graph():
     assert gammainccinv(a, 0.0).tolist() == [INF, INF, INF]
     assert gammainccinv(a, 1.0).tolist() == [0.0, 0.0, 0.0]
     assert not gammaincinv(a, 0.3).requires_grad
+
+
+def test_either_tail_by_element():
+    a, x = torch.tensor([2.0, 3.0, 900.0, 2.0]), torch.tensor([1.0, 9.0, 1.0, 2e3])
+    upper = torch.tensor([True, False, False, True])
+    leaves = [v.double().requires_grad_() for v in (a, x)]
+    found = special.log_gamma_tail(*leaves, upper)
+    expected = torch.where(upper, special.log_gammaincc(*leaves), special.log_gammainc(*leaves))
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(expected.sum(), leaves)
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+
+
+def test_the_cheap_derivative_in_x_is_the_full_one():
+    """Without a derivative in a, the one in x comes from the weight alone."""
+    a, x = torch.meshgrid(
+        torch.logspace(-3, 7, 40, dtype=torch.float64),
+        torch.logspace(-6, 7, 40, dtype=torch.float64),
+        indexing="ij",
+    )
+    for function in (special.log_gammainc, special.log_gammaincc):
+        point = x.clone().requires_grad_()
+        (cheap,) = torch.autograd.grad(function(a, point).sum(), point)
+        shape = a.clone().requires_grad_()
+        _, full = torch.autograd.grad(function(shape, point).sum(), (shape, point))
+        torch.testing.assert_close(cheap, full, rtol=1e-9, atol=1e-300)
