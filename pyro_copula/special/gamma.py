@@ -24,6 +24,9 @@ from .autograd import promote, to_flat, to_numpy, to_tensor
 # a = 1e6 and by a third at a = 1e8. From here on the kernel computes the values too.
 _SCIPY_MAX_SHAPE = 1e5
 
+# Below this log tail, the difference of two logarithms loses digits that a derivative needs.
+_DEEP = -1e4
+
 
 class _LogWeight(torch.autograd.Function):
     """log(x**a exp(-x) / Gamma(a)), exact where its terms of size a log(a) would cancel."""
@@ -138,11 +141,12 @@ class _LogTail(torch.autograd.Function):
         grad = grad_outputs[0]
         inside, safe = _interior(x)
         grad_a = grad_x = None
-        if ctx.needs_input_grad[0]:
+        value = torch.where(inside, value, 0.0)
+        if ctx.needs_input_grad[0] or bool((value < _DEEP).any()):
             log_slope, partial = _LogTailPartials.apply(a, safe, ctx.upper)
             grad_a = grad * torch.where(inside, partial, 0.0)
-        else:  # the weight alone is ten times cheaper; a Poisson law never needs more
-            log_slope = _LogWeight.apply(a, safe) - torch.where(inside, value, 0.0)
+        else:  # the weight alone is ten times cheaper; a Poisson law rarely needs more
+            log_slope = _LogWeight.apply(a, safe) - value
         if ctx.needs_input_grad[1]:
             grad_x = grad * _signed_slope(log_slope, safe, inside, ctx.upper)
         return grad_a, grad_x, None

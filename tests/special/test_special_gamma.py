@@ -194,8 +194,10 @@ def test_the_cheap_derivative_in_x_is_the_full_one():
         indexing="ij",
     )
     for function in (special.log_gammainc, special.log_gammaincc):
-        point = x.clone().requires_grad_()
-        (cheap,) = torch.autograd.grad(function(a, point).sum(), point)
-        shape = a.clone().requires_grad_()
+        kept = function(a, x) > -9e3  # deeper, both go through the kernel
+        point = x[kept].clone().requires_grad_()
+        (cheap,) = torch.autograd.grad(function(a[kept], point).sum(), point)
+        shape = a[kept].clone().requires_grad_()
         _, full = torch.autograd.grad(function(shape, point).sum(), (shape, point))
         torch.testing.assert_close(cheap, full, rtol=1e-9, atol=1e-300)
+        assert kept.sum() > 500
