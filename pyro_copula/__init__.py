@@ -21,6 +21,7 @@ from .precision import (
     LaplacianPrecision,
     NormalizedAdjacencyPrecision,
     SparsePrecision,
+    WeightedLaplacianPrecision,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "LaplacianPrecision",
     "NormalizedAdjacencyPrecision",
     "SparsePrecision",
+    "WeightedLaplacianPrecision",
     "__version__",
     "datasets",
     "errors",

@@ -49,6 +49,10 @@ class GraphError(InvalidArgumentError):
     """The description of a graph does not describe one."""
 
 
+class ParameterRangeError(InvalidArgumentError):
+    """A parameter is at or beyond the end of its range."""
+
+
 class SupportError(InvalidArgumentError):
     """A value lies outside the support of its node's marginal.
 
@@ -156,6 +160,42 @@ class MemoryLimitError(PyroCopulaError, MemoryError):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.what, self.needed, self.available, self.hint)
+
+
+class TrainingError(PyroCopulaError, ArithmeticError):
+    """Training cannot go on.
+
+    Args:
+        problem: What happened, as a sentence without its full stop.
+        hint: What to do about it.
+    """
+
+    def __init__(self, problem: str, hint: str) -> None:
+        self.problem = problem
+        self.hint = hint
+        super().__init__(f"{problem}.\n  {hint}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.problem, self.hint)
+
+
+class FitFileError(PyroCopulaError, OSError):
+    """A file that should hold a fit or a checkpoint does not.
+
+    Args:
+        path: The file.
+        problem: What is wrong with it, as the rest of a sentence that begins with its name.
+        hint: What to do about it.
+    """
+
+    def __init__(self, path: str, problem: str, hint: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.hint = hint
+        super().__init__(f"`{path}` {problem}.\n  {hint}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.path, self.problem, self.hint)
 
 
 class DatasetError(PyroCopulaError):

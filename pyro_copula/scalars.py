@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import InvalidArgumentError
+from .errors import ParameterRangeError
 
 
 class Constrained(nn.Module):
@@ -46,7 +46,7 @@ class Constrained(nn.Module):
         inside = self._inside(value.detach())
         if not bool(inside.all()):
             bad = float(value.detach()[~inside].flatten()[0])
-            raise InvalidArgumentError(self.name, self.expected, f"{bad:g}", self.hint)
+            raise ParameterRangeError(self.name, self.expected, f"{bad:g}", self.hint)
         return value
 
     def set_(self, value: Any) -> None:
@@ -54,6 +54,13 @@ class Constrained(nn.Module):
         with torch.no_grad():
             value = self(torch.as_tensor(value, dtype=torch.float64))
             self.raw.copy_(self._inverse(value))
+
+    def freeze(self) -> None:
+        """Makes the held value a buffer: no optimiser moves it any more."""
+        raw = self.raw.detach().clone()
+        if "raw" in self._parameters:
+            del self.raw
+            self.register_buffer("raw", raw)
 
     def _inside(self, value: Tensor) -> Tensor:
         raise NotImplementedError

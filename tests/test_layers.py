@@ -40,6 +40,14 @@ LAYERS = {
         "distributions",
         "nn",
     },
+    "inference": {
+        "errors",
+        "graph",
+        "scalars",
+        "metrics",
+        "distributions",
+        "models",
+    },
     "simulate": {"errors", "graph", "marginals", "precision", "distributions"},
     "datasets": {"errors", "graph"},
     "testing": {"errors", "graph", "linalg", "special", "marginals", "precision", "distributions"},
@@ -47,7 +55,7 @@ LAYERS = {
 
 #: Packages that only some parts may import.
 RESTRICTED = {
-    "pyro": {"marginals", "distributions", "simulate", "models"},
+    "pyro": {"marginals", "distributions", "simulate", "models", "inference"},
     "numba": {"linalg", "special"},
     "llvmlite": {"linalg"},
     "pymetis": {"linalg"},

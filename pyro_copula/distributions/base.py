@@ -16,14 +16,19 @@ from pyro.poutine.mask_messenger import MaskMessenger
 from pyro.poutine.runtime import _PYRO_STACK
 from torch import Tensor
 
-from ..errors import InvalidArgumentError, NotPositiveDefiniteError, ObsMaskError
+from ..errors import (
+    InvalidArgumentError,
+    NotPositiveDefiniteError,
+    ObsMaskError,
+    ParameterRangeError,
+)
 from .latent import Latent
 
-# To HMC and NUTS, parameters that break the factor are a place of density zero, as for the
-# failures of torch's own Cholesky that Pyro registers.
+# To HMC and NUTS, parameters that break the factor, or that rounding puts on the end of their
+# range, are a place of density zero, as for the failures of torch's own Cholesky.
 register_exception_handler(
-    "pyro_copula_not_positive_definite",
-    lambda error: isinstance(error, NotPositiveDefiniteError),
+    "pyro_copula",
+    lambda error: isinstance(error, NotPositiveDefiniteError | ParameterRangeError),
 )
 
 

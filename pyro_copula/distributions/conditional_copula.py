@@ -146,8 +146,18 @@ class ConditionalCopula(NodeDistribution):
         return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The predictive distribution functions ``P(Y_i <= y_i | observed)``, node by node."""
-        return torch.special.ndtr(self._limits(value)[1]).to(self._dtype)
+        """The predictive distribution functions ``P(Y_i <= y_i | observed)``, node by node.
+
+        Args:
+            value: Any numbers, shape ``(*sample, *batch, num_missing)``; zero and one outside of
+                the support, NaN where the value is.
+        """
+        value = torch.as_tensor(value)
+        observed = ~torch.isnan(value)
+        full = self._full_value(value)
+        z = marginals.normal_score(self.marginal_dist, full)[..., self.nodes].double()
+        u = torch.special.ndtr((z - self.score_mean) / self.score_scale)
+        return torch.where(observed, u, math.nan).to(self._dtype)
 
     def marginal_log_prob(self, value: Tensor) -> Tensor:
         """The predictive log density of each node by itself: the terms of a log score.

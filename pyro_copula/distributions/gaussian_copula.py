@@ -198,6 +198,18 @@ class GaussianCopula(NodeDistribution):
             validate_args=self._validate_args,
         )
 
+    def unconditional(self) -> ConditionalCopula:
+        """The law of all nodes with nothing observed, with the methods of a conditional one."""
+        scale = self.latent.scale()
+        return ConditionalCopula(
+            self.marginal_dist,
+            torch.arange(self.num_nodes),
+            torch.zeros(*self.batch_shape, self.num_nodes, dtype=torch.float64),
+            scale,
+            self.latent,
+            validate_args=self._validate_args,
+        )
+
     def pointwise_log_prob(self, value: Tensor) -> Tensor:
         """The log density of each observed node given every other observed one.
 

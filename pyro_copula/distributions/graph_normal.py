@@ -88,6 +88,10 @@ class _Normal(NodeDistribution):
         loc = self.loc[..., ~pattern] + shift.to(self.loc.dtype)
         return ConditionalNormal(loc, rest, self.nodes[~pattern])
 
+    def unconditional(self) -> Self:
+        """The law of all nodes with nothing observed: this one."""
+        return self
+
     def pointwise_log_prob(self, value: Tensor) -> Tensor:
         """The log density of each observed node given every other observed one.
 

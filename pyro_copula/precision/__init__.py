@@ -3,6 +3,7 @@
 from .edge_regression import EdgeRegressionPrecision
 from .families import CARPrecision, LaplacianPrecision, NormalizedAdjacencyPrecision
 from .sparse_precision import SparsePrecision
+from .weighted_laplacian import WeightedLaplacianPrecision
 
 __all__ = [
     "CARPrecision",
@@ -10,4 +11,5 @@ __all__ = [
     "LaplacianPrecision",
     "NormalizedAdjacencyPrecision",
     "SparsePrecision",
+    "WeightedLaplacianPrecision",
 ]

@@ -42,6 +42,9 @@ class EdgeRegressionPrecision(nn.Module):
         3
     """
 
+    #: The parameter that multiplies the whole matrix, on which a copula does not depend.
+    overall_scale = "scale"
+
     def __init__(
         self,
         graph: Graph,
@@ -69,19 +72,7 @@ class EdgeRegressionPrecision(nn.Module):
         Args:
             x: Features, shape ``(num_nodes, in_channels)``.
         """
-        expected = (self.graph.num_nodes, self.in_channels)
-        if x.shape != expected:
-            raise InvalidArgumentError(
-                "x", f"of shape {expected}", f"shape {tuple(x.shape)}", "Pass one row per node."
-            )
-        bad = ~torch.isfinite(x).all(dim=-1)
-        if bool(bad.any()):
-            raise InvalidArgumentError(
-                "x",
-                "finite",
-                f"NaN or infinity at node {int(bad.nonzero()[0])}",
-                "Fill in or drop missing features; only values y may be missing.",
-            )
+        check_features(x, (self.graph.num_nodes, self.in_channels))
         first, second = x[self.graph.rows], x[self.graph.cols]  # (num_edges, in_channels)
         score = self.network(torch.cat([first, second], dim=-1))
         if self.symmetric:
@@ -102,4 +93,20 @@ class EdgeRegressionPrecision(nn.Module):
         diagonal = diagonal.index_add(0, self.graph.cols, weight)
         return SparsePrecision(
             self.graph, factor * diagonal, -factor * weight, backend=self.backend
+        )
+
+
+def check_features(x: Tensor, shape: tuple[int, int]) -> None:
+    """Raises the error that says what is wrong with features, if anything is."""
+    if x.shape != shape:
+        raise InvalidArgumentError(
+            "x", f"of shape {shape}", f"shape {tuple(x.shape)}", "Pass one row per node."
+        )
+    bad = ~torch.isfinite(x).all(dim=-1)
+    if bool(bad.any()):
+        raise InvalidArgumentError(
+            "x",
+            "finite",
+            f"NaN or infinity at node {int(bad.nonzero()[0])}",
+            "Fill in or drop missing features; only values y may be missing.",
         )

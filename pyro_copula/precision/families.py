@@ -38,6 +38,9 @@ class LaplacianPrecision(nn.Module):
                 [ 0.0000, -1.0000,  1.5000]])
     """
 
+    #: The parameter that multiplies the whole matrix, on which a copula does not depend.
+    overall_scale = "tau"
+
     def __init__(
         self,
         graph: Graph,
@@ -81,6 +84,9 @@ class NormalizedAdjacencyPrecision(nn.Module):
     References:
         Jia and Benson, Residual correlation in graph neural network regression, KDD 2020.
     """
+
+    #: The parameter that multiplies the whole matrix, on which a copula does not depend.
+    overall_scale = "beta"
 
     def __init__(
         self,
@@ -127,6 +133,9 @@ class CARPrecision(nn.Module):
     References:
         Banerjee, Carlin and Gelfand, Hierarchical Modeling and Analysis for Spatial Data, 2014.
     """
+
+    #: The parameter that multiplies the whole matrix, on which a copula does not depend.
+    overall_scale = "tau"
 
     def __init__(
         self,

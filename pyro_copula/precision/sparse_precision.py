@@ -176,6 +176,15 @@ class SparsePrecision:
             self.graph, self.diagonal + values, self.off_diagonal, backend=self.backend
         )
 
+    def __mul__(self, factor: Tensor | float) -> SparsePrecision:
+        """``factor * K``, for a positive ``factor`` of shape ``(*batch,)``."""
+        factor = torch.as_tensor(factor, dtype=self.dtype).unsqueeze(-1)
+        return SparsePrecision(
+            self.graph, factor * self.diagonal, factor * self.off_diagonal, backend=self.backend
+        )
+
+    __rmul__ = __mul__
+
     def __getitem__(self, index: Any) -> SparsePrecision:
         """Some elements of the batch."""
         if not self.batch_shape:

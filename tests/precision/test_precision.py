@@ -227,3 +227,33 @@ GRAPH = SMALL_GRAPHS["path"]
 def test_bad_input(make, match):
     with pytest.raises(InvalidArgumentError, match=match):
         make()
+
+
+@GRAPHS
+def test_weighted_laplacian_starts_plain_and_stays_bounded(graph):
+    module = pc.WeightedLaplacianPrecision(graph, in_channels=2, strength=3.0, scale=2.0)
+    x = torch.randn(graph.num_nodes, 2)
+    degree = graph.degree.double()
+    plain = 3 / (degree[graph.rows] * degree[graph.cols]).sqrt()
+    torch.testing.assert_close(module.edge_weight(x), plain)
+    A = torch.zeros(graph.num_nodes, graph.num_nodes)
+    A[graph.rows, graph.cols] = A[graph.cols, graph.rows] = plain
+    expected = 2 * (torch.eye(graph.num_nodes) + torch.diag(A.sum(0)) - A)
+    torch.testing.assert_close(module(x).to_dense(), expected)
+    torch.nn.init.normal_(module.network[-1].weight, std=100.0)
+    ratio = module.edge_weight(x) / plain
+    assert bool((ratio <= math.e**2 + 1e-9).all())
+    assert bool((ratio >= math.e**-2 - 1e-9).all())
+    batch = module(x, scale=torch.tensor([1.0, 2.0]), strength=torch.tensor([1.0, 3.0]))
+    assert batch.batch_shape == (2,)
+    assert bool((torch.linalg.eigvalsh(batch.to_dense().detach()) > 0).all())
+
+
+def test_scaled_and_shifted_precisions():
+    graph = SMALL_GRAPHS["grid"]
+    K = pc.CARPrecision(graph)(rho=0.5, tau=1.0)
+    torch.testing.assert_close((3 * K).to_dense(), 3 * K.to_dense())
+    factors = torch.tensor([1.0, 2.0])
+    torch.testing.assert_close((K * factors).to_dense(), factors[:, None, None] * K.to_dense())
+    shift = torch.arange(9.0)
+    torch.testing.assert_close(K.add_diagonal(shift).to_dense(), K.to_dense() + torch.diag(shift))

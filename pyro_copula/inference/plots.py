@@ -1,0 +1,53 @@
+"""Pictures of predictions and of training. matplotlib is loaded on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Colours that survive colour blindness (Okabe and Ito).
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#999999"
+
+
+def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any = None) -> Any:
+    """Intervals in the order of their medians, and the true values where they are known."""
+    import matplotlib.pyplot as plt
+
+    if axes is None:
+        _, axes = plt.subplots(figsize=(8, 3.5), constrained_layout=True)
+    median = prediction.median
+    lower, upper = prediction.interval(level)
+    order = torch.argsort(median, stable=True)
+    place = torch.arange(len(order))
+    axes.vlines(place, lower[order], upper[order], color=BLUE, alpha=0.45, linewidth=1.5)
+    axes.plot(place, median[order], color=BLUE, linewidth=1.5, label="median")
+    label = f"{100 * level:g}% interval"
+    axes.plot([], [], color=BLUE, alpha=0.45, linewidth=4, label=label)
+    if y is not None:
+        inside = (y >= lower) & (y <= upper)
+        for chosen, colour, text in ((inside, GREEN, "inside"), (~inside, ORANGE, "outside")):
+            kept = chosen[order]
+            axes.scatter(place[kept], y[order][kept], s=10, color=colour, label=text, zorder=3)
+    axes.set(xlabel="missing nodes, by predicted median", ylabel="value")
+    axes.legend(fontsize=8)
+    return axes
+
+
+def plot_training(history: Any, axes: Any = None) -> Any:
+    """The loss at every step, and the validation score at every look."""
+    import matplotlib.pyplot as plt
+
+    if axes is None:
+        _, axes = plt.subplots(figsize=(6, 3.2), constrained_layout=True)
+    axes.plot(history.losses, color=GREY, label="loss")
+    axes.set(xlabel="step", ylabel="loss")
+    if history.scores:
+        steps, scores = zip(*history.scores, strict=True)
+        other = axes.twinx()
+        other.plot(steps, scores, color=BLUE, label="validation score")
+        other.axvline(history.best_epoch, color=ORANGE, linestyle="--", label="best")
+        other.set_ylabel("validation score")
+        other.legend(fontsize=8, loc="center right")
+    return axes

@@ -1,0 +1,108 @@
+"""Precisions by name, behind one way to call them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InvalidArgumentError
+from ..graph import Graph
+from ..precision import (
+    CARPrecision,
+    EdgeRegressionPrecision,
+    LaplacianPrecision,
+    NormalizedAdjacencyPrecision,
+    SparsePrecision,
+    WeightedLaplacianPrecision,
+)
+from ..scalars import Constrained
+
+
+class Independent(nn.Module):
+    """The identity: no dependence between nodes."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = Graph.from_edges([], num_nodes=graph.num_nodes)
+
+    def forward(self) -> SparsePrecision:
+        return SparsePrecision(self.graph, torch.ones(self.graph.num_nodes), torch.ones(0))
+
+
+class PrecisionPart(nn.Module):
+    """The precision of a model: ``part(x, **scalars)``, whether or not it looks at features.
+
+    Args:
+        module: A module whose ``forward`` returns a :class:`SparsePrecision`; its first argument
+            is named ``x`` if it takes features.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.fixed: str | None = None
+        self.takes_features = "x" in inspect.signature(module.forward).parameters
+
+    @property
+    def scalars(self) -> dict[str, Constrained]:
+        """The global parameters, by name."""
+        found = {k: v for k, v in self.module.named_children() if isinstance(v, Constrained)}
+        return {k: v for k, v in found.items() if k != self.fixed}
+
+    def fix_overall_scale(self) -> None:
+        """Takes the overall scale out of the parameters: a copula does not depend on it."""
+        self.fixed = getattr(self.module, "overall_scale", None)
+        if self.fixed is not None:
+            getattr(self.module, self.fixed).freeze()
+
+    def forward(self, x: Tensor, **scalars: Any) -> SparsePrecision:
+        arguments = (x,) if self.takes_features else ()
+        result = self.module(*arguments, **scalars)
+        if not isinstance(result, SparsePrecision):
+            raise InvalidArgumentError(
+                "precision",
+                "a module that returns a SparsePrecision",
+                type(result).__name__,
+                "Return SparsePrecision(graph, diagonal, off_diagonal) from forward.",
+            )
+        return result
+
+
+#: Precisions by name, each made from the graph and the number of features.
+PRECISIONS: dict[str, Callable[..., nn.Module]] = {
+    "normalized_adjacency": lambda graph, d, **o: NormalizedAdjacencyPrecision(graph, **o),
+    "laplacian": lambda graph, d, **o: LaplacianPrecision(graph, **o),
+    "car": lambda graph, d, **o: CARPrecision(graph, **o),
+    "edge_regression": EdgeRegressionPrecision,
+    "weighted_laplacian": WeightedLaplacianPrecision,
+    "none": lambda graph, d, **o: Independent(graph),
+}
+
+
+def make_precision(
+    precision: str | nn.Module | Any, graph: Graph, in_channels: int, backend: str
+) -> PrecisionPart:
+    """The precision of a model, from its name, a module, or a function of the graph.
+
+    Args:
+        precision: A name from ``PRECISIONS``, a module, or a function ``graph -> module``.
+        graph: The graph.
+        in_channels: The number of features.
+        backend: How to factor.
+    """
+    if isinstance(precision, nn.Module):
+        return PrecisionPart(precision)
+    if callable(precision):
+        return PrecisionPart(precision(graph))
+    if precision not in PRECISIONS:
+        raise InvalidArgumentError(
+            "precision",
+            f"one of {sorted(PRECISIONS)} or a module that returns a SparsePrecision",
+            repr(precision),
+            'Use precision="normalized_adjacency".',
+        )
+    return PrecisionPart(PRECISIONS[precision](graph, in_channels, backend=backend))

@@ -1,0 +1,210 @@
+"""The networks that turn features into marginal parameters.
+
+A backbone is any module ``(x, edge_index) -> (num_nodes, out_channels)``. The ones here are those
+that the paper compares, each with two layers and 16 hidden channels by default, and the linear
+regression of spatial statistics.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import APPNP, GATConv, GCNConv, SAGEConv
+
+from ..errors import InvalidArgumentError
+
+
+class Linear(nn.Module):
+    """A linear regression on the features; the graph is not used."""
+
+    def __init__(self, in_channels: int, out_channels: int, **_: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class _Layered(nn.Module):
+    """Layers with a ReLU and dropout between them."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 16,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        last = len(widths) - 2
+        self.layers = nn.ModuleList(
+            self.make_layer(a, b, last=k == last)
+            for k, (a, b) in enumerate(itertools.pairwise(widths))
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        """One layer of the network."""
+        raise NotImplementedError
+
+    def apply_layer(self, layer: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
+        """The output of one layer."""
+        return layer(x, edge_index)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = self.dropout(self.apply_layer(layer, x, edge_index).relu())
+        return self.apply_layer(self.layers[-1], x, edge_index)
+
+
+class MLP(_Layered):
+    """A multi-layer perceptron; the graph is not used."""
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        return nn.Linear(in_channels, out_channels)
+
+    def apply_layer(self, layer: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
+        return layer(x)
+
+
+class GCN(_Layered):
+    """Graph convolutions with the normalised adjacency matrix (Kipf and Welling, 2017)."""
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        return GCNConv(in_channels, out_channels)
+
+
+class SAGE(_Layered):
+    """Separate weights for a node and the mean of its neighbours (Hamilton et al., 2017)."""
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        return SAGEConv(in_channels, out_channels)
+
+
+class GAT(_Layered):
+    """Attention over neighbours, one head (Velickovic et al., 2018)."""
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        return GATConv(in_channels, out_channels)
+
+
+class APPNPNet(MLP):
+    """A perceptron whose output is propagated by personalised PageRank (Klicpera et al., 2019)."""
+
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.propagate = APPNP(K=10, alpha=0.1)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(super().forward(x, edge_index), edge_index)
+
+
+class _ConvolutionAndLinear(nn.Module):
+    """``GCNConv(x)`` and ``Linear(x)`` side by side, or summed."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, concatenate: bool) -> None:
+        super().__init__()
+        width = out_channels // 2 if concatenate else out_channels
+        self.concatenate = concatenate
+        self.convolution = GCNConv(in_channels, width)
+        self.linear = nn.Linear(in_channels, out_channels - width if concatenate else width)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        parts = [self.convolution(x, edge_index), self.linear(x)]
+        return torch.cat(parts, dim=-1) if self.concatenate else parts[0] + parts[1]
+
+
+class PublishedSAGE(_Layered):
+    """The network that the published code calls SAGE.
+
+    A hidden layer concatenates a graph convolution and a linear map of the node's own features,
+    half of the channels each; the last layer sums the two.
+    """
+
+    def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
+        return _ConvolutionAndLinear(in_channels, out_channels, concatenate=not last)
+
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "linear": Linear,
+    "mlp": MLP,
+    "gcn": GCN,
+    "sage": SAGE,
+    "gat": GAT,
+    "appnp": APPNPNet,
+    "published_sage": PublishedSAGE,
+}
+
+
+class LinearSkip(nn.Module):
+    """A backbone plus a linear regression on the same features.
+
+    The regression carries what is linear, so that the network need only learn what is not.
+    """
+
+    def __init__(self, backbone: nn.Module, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.skip = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.skip(x) + self.backbone(x, edge_index)
+
+
+def make_backbone(
+    backbone: str | nn.Module | Callable[..., nn.Module],
+    in_channels: int,
+    out_channels: int,
+    *,
+    hidden_channels: int = 16,
+    num_layers: int = 2,
+    dropout: float = 0.0,
+    linear_skip: bool = False,
+) -> nn.Module:
+    """Makes a backbone from its name, or checks and returns the module given.
+
+    Args:
+        backbone: A name from ``BACKBONES``, a module ``(x, edge_index) -> (num_nodes,
+            out_channels)``, or a function that makes one from ``in_channels, out_channels``.
+        in_channels: The number of features.
+        out_channels: The number of outputs, which the marginal family decides.
+        hidden_channels: The width of hidden layers.
+        num_layers: The number of layers.
+        dropout: The share of hidden channels dropped in training.
+        linear_skip: Whether a linear regression on the features is added.
+    """
+    if isinstance(backbone, nn.Module):
+        module = backbone
+    elif isinstance(backbone, str):
+        if backbone not in BACKBONES:
+            raise InvalidArgumentError(
+                "backbone",
+                f"one of {sorted(BACKBONES)} or a module (x, edge_index) -> (n, out_channels)",
+                repr(backbone),
+                'Use backbone="sage".',
+            )
+        module = BACKBONES[backbone](
+            in_channels,
+            out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            dropout=dropout,
+        )
+    elif callable(backbone) and len(inspect.signature(backbone).parameters) >= 2:
+        module = backbone(in_channels, out_channels)
+    else:
+        raise InvalidArgumentError(
+            "backbone",
+            "a name, a module, or a function of (in_channels, out_channels)",
+            type(backbone).__name__,
+            'Use backbone="sage".',
+        )
+    return LinearSkip(module, in_channels, out_channels) if linear_skip else module
