@@ -22,6 +22,7 @@ from ..errors import (
     ObsMaskError,
     ParameterRangeError,
 )
+from ..shapes import broadcast_shapes
 from .latent import Latent
 
 # To HMC and NUTS, parameters that break the factor, or that rounding puts on the end of their
@@ -74,7 +75,7 @@ class NodeDistribution(TorchDistribution):
         if not torch.is_tensor(mask):
             return
         try:
-            fits = torch.broadcast_shapes(mask.shape, self.batch_shape) == self.batch_shape
+            fits = broadcast_shapes(mask.shape, self.batch_shape) == self.batch_shape
         except RuntimeError:
             fits = False
         if not fits:
@@ -103,7 +104,7 @@ class NodeDistribution(TorchDistribution):
                 "Give every node an entry, NaN where its value is missing.",
             )
         try:
-            shape = torch.broadcast_shapes(value.shape, expected)
+            shape = broadcast_shapes(value.shape, expected)
         except RuntimeError:
             raise InvalidArgumentError(
                 argument,

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import marginals
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..precision import SparsePrecision
+from ..shapes import broadcast_shapes
 from .base import Interval, NodeDistribution, check_level, level_first
 from .conditional_copula import ConditionalCopula
 from .latent import CovarianceLatent, Latent, PrecisionLatent, leave_one_out_density
@@ -363,7 +364,7 @@ def _check_unit_diagonal(argument: str, diagonal: Tensor) -> None:
 def _broadcast_batch(marginal_dist: Any, latent: Latent) -> torch.Size:
     leading = marginal_dist.batch_shape[:-1]
     try:
-        return torch.broadcast_shapes(leading, latent.batch_shape)
+        return broadcast_shapes(leading, latent.batch_shape)
     except RuntimeError:
         raise InvalidArgumentError(
             "marginal_dist",

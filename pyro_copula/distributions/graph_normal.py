@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgumentError
 from ..precision import SparsePrecision
+from ..shapes import broadcast_shapes
 from .base import Interval, NodeDistribution, check_level, level_first
 from .latent import Latent, PrecisionLatent, leave_one_out_density
 from .nugget import NuggetLatent
@@ -27,7 +28,7 @@ class _Normal(NodeDistribution):
     def __init__(
         self, loc: Tensor, latent: Latent, nodes: Tensor, *, validate_args: bool | None = None
     ) -> None:
-        batch_shape = torch.broadcast_shapes(loc.shape[:-1], latent.batch_shape)
+        batch_shape = broadcast_shapes(loc.shape[:-1], latent.batch_shape)
         self.loc = loc.expand(*batch_shape, latent.num_nodes)
         self.latent = latent
         self.nodes = nodes
@@ -204,7 +205,7 @@ class GraphNormal(_Normal):
             )
         latent = _with_nugget(precision, nugget)
         try:
-            torch.broadcast_shapes(loc.shape[:-1], latent.batch_shape)
+            broadcast_shapes(loc.shape[:-1], latent.batch_shape)
         except RuntimeError:
             raise InvalidArgumentError(
                 "loc",

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..first_order import differentiable_once
-from ..linalg import checked_cholesky, cholesky_solve, matvec, triangular_solve
+from ..linalg import checked_cholesky, cholesky_solve, quadratic_form, triangular_solve
 from ..precision import SparsePrecision
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -83,7 +83,7 @@ class PrecisionLatent(Latent):
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
         log_det = self.precision.logdet()
         if bool(observed.all()):
-            quadratic = (x * self.precision.matvec(x)).sum(-1)
+            quadratic = self.precision.quadratic_form(x)
         else:
             missing = self.precision.restrict(~observed)
             log_det = log_det - missing.logdet()
@@ -119,14 +119,14 @@ class PrecisionLatent(Latent):
         """``v' K v``: through the solve where second derivatives exist, else by the envelope."""
         if self.precision.solver.second_order:
             v = _fill(x, self._missing_mean(x, observed, missing), observed)
-            return (v * self.precision.matvec(v)).sum(-1)
+            return self.precision.quadratic_form(v)
         with torch.no_grad():
             mean = self._missing_mean(x, observed, missing)
         once = ("The log density with missing nodes", DENSE_HINT)
         v = _fill(differentiable_once(x, *once), mean, observed)
         diagonal = differentiable_once(self.precision.diagonal, *once)
         off_diagonal = differentiable_once(self.precision.off_diagonal, *once)
-        return (v * matvec(self.precision.graph, diagonal, off_diagonal, v)).sum(-1)
+        return quadratic_form(self.precision.graph, diagonal, off_diagonal, v)
 
 
 class CovarianceLatent(Latent):

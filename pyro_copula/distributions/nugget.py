@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from ..first_order import differentiable_once
-from ..linalg import matvec
+from ..linalg import quadratic_form
 from ..precision import SparsePrecision
+from ..shapes import broadcast_shapes
 from .latent import DENSE_HINT, Latent
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -50,9 +51,7 @@ class NuggetLatent(Latent):
         self.nugget = nugget.double()
         self.nodes = torch.arange(precision.num_nodes) if nodes is None else nodes
         self.num_nodes = len(self.nodes)
-        self.batch_shape = torch.broadcast_shapes(
-            precision.batch_shape, gain.shape[:-1], nugget.shape
-        )
+        self.batch_shape = broadcast_shapes(precision.batch_shape, gain.shape[:-1], nugget.shape)
 
     @classmethod
     def unit_variance(cls, precision: SparsePrecision, nugget: Tensor) -> NuggetLatent:
@@ -146,4 +145,4 @@ class NuggetLatent(Latent):
         gain, nugget, x, diagonal, off_diagonal = values
         residual = x[..., observed] - gain[..., observed] * field[..., nodes]
         noise = residual.square().sum(-1) / nugget
-        return noise + (field * matvec(graph, diagonal, off_diagonal, field)).sum(-1)
+        return noise + quadratic_form(graph, diagonal, off_diagonal, field)

@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import InvalidArgumentError
 from ..graph import Graph
 from .dense import DenseSolver, checked_cholesky, cholesky_solve, triangular_solve
-from .solver import Solver, matvec, to_dense
+from .solver import Solver, matvec, quadratic_form, to_dense
 
 __all__ = [
     "BACKENDS",
@@ -19,6 +19,7 @@ __all__ = [
     "cholesky_solve",
     "make_solver",
     "matvec",
+    "quadratic_form",
     "solver_class",
     "to_dense",
     "triangular_solve",

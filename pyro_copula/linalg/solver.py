@@ -84,8 +84,17 @@ def matvec(graph: Graph, diagonal: Tensor, off_diagonal: Tensor, v: Tensor) -> T
     result = diagonal * v
     if graph.num_edges == 0:
         return result
-    result = result.index_add(-1, i, off_diagonal * v[..., j])
-    return result.index_add(-1, j, off_diagonal * v[..., i])
+    result = result.index_add(-1, i, off_diagonal * v.index_select(-1, j))
+    return result.index_add(-1, j, off_diagonal * v.index_select(-1, i))
+
+
+def quadratic_form(graph: Graph, diagonal: Tensor, off_diagonal: Tensor, v: Tensor) -> Tensor:
+    """``v' K v`` for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+    square = (diagonal * v.square()).sum(-1)
+    if graph.num_edges == 0:
+        return square
+    ends = v.index_select(-1, graph.rows) * v.index_select(-1, graph.cols)
+    return square + 2 * (off_diagonal * ends).sum(-1)
 
 
 def to_dense(graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from torch.autograd import Function
 
 from ..first_order import first_order_only
 from ..graph import Graph
+from ..shapes import broadcast_shapes
 from . import kernels
 from .numeric import Factor, Pool
 from .resources import announce_compilation, check_memory
@@ -41,7 +42,7 @@ class SparseSolver(Solver):
     second_order = False
 
     def __init__(self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> None:
-        batch = torch.broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
+        batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
         super().__init__(
             graph,
             diagonal.expand(*batch, graph.num_nodes),
@@ -93,7 +94,7 @@ class SparseSolver(Solver):
 
     def _expanded(self, b: Tensor) -> Tensor:
         batch = self.diagonal.shape[:-1]
-        return b.expand(*torch.broadcast_shapes(b.shape[:-1], batch), self.graph.num_nodes)
+        return b.expand(*broadcast_shapes(b.shape[:-1], batch), self.graph.num_nodes)
 
 
 class Factors:

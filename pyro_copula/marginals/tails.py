@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ..shapes import broadcast_shapes
 from .registry import MarginalCDF, lookup
 
 
@@ -89,7 +90,7 @@ def inner_point(lower: Tensor, upper: Tensor, discrete: Tensor) -> Tensor:
 def full_value(d: Any, y: Any) -> Tensor:
     """Return ``y`` in float64, expanded to the batch shape of ``d``."""
     value = torch.as_tensor(y, dtype=torch.float64)
-    return value.expand(torch.broadcast_shapes(value.shape, d.batch_shape))
+    return value.expand(broadcast_shapes(value.shape, d.batch_shape))
 
 
 def result_dtype(d: Any, y: Any = None) -> torch.dtype:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..errors import InvalidArgumentError
 from ..marginals import Shifted, SinhArcsinh, ZeroTruncated
 from ..scalars import Constrained, Positive, Proportion, Real
+from ..shapes import broadcast_shapes
 
 _logger = logging.getLogger("pyro_copula")
 
@@ -110,7 +111,7 @@ class _LocationScale(MarginalFamily):
         scale = self.spread * self._scalar(scalars, "scale")
         if self.scale_kind == "node":
             scale = scale * (3 * torch.tanh(outputs[..., 1] / 3)).exp()
-        return loc, scale.expand(torch.broadcast_shapes(loc.shape, scale.shape))
+        return loc, scale.expand(broadcast_shapes(loc.shape, scale.shape))
 
 
 class NormalFamily(_LocationScale):

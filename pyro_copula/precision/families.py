@@ -106,12 +106,16 @@ class NormalizedAdjacencyPrecision(nn.Module):
     def forward(self, alpha: Any = None, beta: Any = None) -> SparsePrecision:
         """The precision for these values, or for the held ones."""
         alpha, beta = _as_column(self.alpha(alpha)), _as_column(self.beta(beta))
-        degree = self.graph.degree.to(alpha.dtype)
-        weight = (degree[self.graph.rows] * degree[self.graph.cols]).rsqrt()
+        weight = self.graph.cached("normalised weight", self._weight).to(alpha.dtype)
         ones = torch.ones(self.graph.num_nodes, dtype=alpha.dtype)
         return SparsePrecision(
             self.graph, beta * ones, -beta * alpha * weight, backend=self.backend
         )
+
+    def _weight(self) -> Tensor:
+        """``(D^-1/2 A D^-1/2)`` on the edges."""
+        degree = self.graph.degree.double()
+        return (degree[self.graph.rows] * degree[self.graph.cols]).rsqrt()
 
 
 class CARPrecision(nn.Module):

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from ..errors import InvalidArgumentError
 from ..graph import Graph
-from ..linalg import Solver, check_backend, choose_backend, make_solver, matvec, to_dense
+from ..linalg import (
+    Solver,
+    check_backend,
+    choose_backend,
+    make_solver,
+    matvec,
+    quadratic_form,
+    to_dense,
+)
+from ..shapes import broadcast_shapes
 
 
 class SparsePrecision:
@@ -59,10 +68,25 @@ class SparsePrecision:
         diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
         off_diagonal = _checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
         dtype = torch.promote_types(diagonal.dtype, off_diagonal.dtype)
-        batch = torch.broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
+        batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
         self.diagonal = diagonal.to(dtype).expand(*batch, -1)
         self.off_diagonal = off_diagonal.to(dtype).expand(*batch, -1)
         self._solver: Solver | None = None
+
+    @classmethod
+    def _derived(
+        cls,
+        graph: Graph,
+        diagonal: Tensor,
+        off_diagonal: Tensor,
+        backend: str,
+        solver: Solver | None = None,
+    ) -> SparsePrecision:
+        """A precision made of values that were checked when another one was made of them."""
+        new = cls.__new__(cls)
+        new.graph, new.backend, new._solver = graph, backend, solver
+        new.diagonal, new.off_diagonal = diagonal, off_diagonal
+        return new
 
     # ---------------------------------------------------------------- shape
 
@@ -110,6 +134,11 @@ class SparsePrecision:
         """``K v``, for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
         self._check_nodes("v", v)
         return matvec(self.graph, self.diagonal, self.off_diagonal, v)
+
+    def quadratic_form(self, v: Tensor) -> Tensor:
+        """``v' K v``, for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+        self._check_nodes("v", v)
+        return quadratic_form(self.graph, self.diagonal, self.off_diagonal, v)
 
     def variance(self) -> Tensor:
         """``diag(K^-1)``, of shape ``(*batch, num_nodes)``."""
@@ -163,11 +192,11 @@ class SparsePrecision:
             keep: Boolean, shape ``(num_nodes,)``.
         """
         graph, edges = self.graph.subgraph(keep.numpy())
-        return SparsePrecision(
+        return self._derived(
             graph,
-            self.diagonal[..., keep],
-            self.off_diagonal[..., torch.from_numpy(edges)],
-            backend=choose_backend(self.graph, self.backend),
+            self.diagonal.index_select(-1, keep.nonzero().squeeze(-1)),
+            self.off_diagonal.index_select(-1, torch.from_numpy(edges)),
+            choose_backend(self.graph, self.backend),
         )
 
     def add_diagonal(self, values: Tensor) -> SparsePrecision:
@@ -191,27 +220,27 @@ class SparsePrecision:
             raise InvalidArgumentError(
                 "index", "for a batch of precisions", "no batch dimension", "Use it as it is."
             )
-        return SparsePrecision(
-            self.graph, self.diagonal[index], self.off_diagonal[index], backend=self.backend
+        return self._derived(
+            self.graph, self.diagonal[index], self.off_diagonal[index], self.backend
         )
 
     def detach(self) -> SparsePrecision:
         """The same precision without derivatives, sharing what has been factored."""
-        other = SparsePrecision(
-            self.graph, self.diagonal.detach(), self.off_diagonal.detach(), backend=self.backend
+        return self._derived(
+            self.graph,
+            self.diagonal.detach(),
+            self.off_diagonal.detach(),
+            self.backend,
+            self.solver.detach(),
         )
-        other._solver = self.solver.detach()
-        return other
 
     def double(self) -> SparsePrecision:
         """The same precision with results in float64, sharing what has been factored."""
         if self.dtype == torch.float64:
             return self
-        other = SparsePrecision(
-            self.graph, self.diagonal.double(), self.off_diagonal.double(), backend=self.backend
+        return self._derived(
+            self.graph, self.solver.diagonal, self.solver.off_diagonal, self.backend, self.solver
         )
-        other._solver = self.solver
-        return other
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_solver": None}
