@@ -314,7 +314,7 @@ def plan(smoke: bool) -> list[tuple[str, str, str, str]]:
     cases = []
     for name in REAL:
         for work in ("normal", "poisson", "predict"):
-            cases += [(name, work, "package", "15"), (name, work, "dense", "3")]
+            cases += [(name, work, "package", "15"), (name, work, "dense", "1")]
     for side in GRIDS:
         for work in ("normal", "poisson"):
             cases.append((f"grid{side}", work, "package", "3"))

@@ -22,8 +22,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from ..first_order import differentiable_once
-from ..linalg import checked_cholesky, cholesky_solve, quadratic_form, triangular_solve
+from ..linalg import checked_cholesky, cholesky_solve, triangular_solve
 from ..precision import SparsePrecision
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -81,14 +80,8 @@ class PrecisionLatent(Latent):
         return self.precision.color(torch.randn(shape, dtype=torch.float64))
 
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
-        log_det = self.precision.logdet()
-        if bool(observed.all()):
-            quadratic = self.precision.quadratic_form(x)
-        else:
-            missing = self.precision.restrict(~observed)
-            log_det = log_det - missing.logdet()
-            quadratic = self._completed_quadratic(x, observed, missing)
-        return (log_det - quadratic - int(observed.sum()) * _LOG_2PI) / 2
+        constant = int(observed.sum()) * _LOG_2PI / 2
+        return self.precision.solver.log_density(x, observed) - constant
 
     def condition(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Latent]:
         missing = self.precision.restrict(~observed)
@@ -114,19 +107,6 @@ class PrecisionLatent(Latent):
     def _missing_mean(self, x: Tensor, observed: Tensor, missing: SparsePrecision) -> Tensor:
         x = x.masked_fill(~observed, 0.0)
         return -missing.solve(self.precision.matvec(x)[..., ~observed])
-
-    def _completed_quadratic(self, x: Tensor, observed: Tensor, missing: SparsePrecision) -> Tensor:
-        """``v' K v``: through the solve where second derivatives exist, else by the envelope."""
-        if self.precision.solver.second_order:
-            v = _fill(x, self._missing_mean(x, observed, missing), observed)
-            return self.precision.quadratic_form(v)
-        with torch.no_grad():
-            mean = self._missing_mean(x, observed, missing)
-        once = ("The log density with missing nodes", DENSE_HINT)
-        v = _fill(differentiable_once(x, *once), mean, observed)
-        diagonal = differentiable_once(self.precision.diagonal, *once)
-        off_diagonal = differentiable_once(self.precision.off_diagonal, *once)
-        return quadratic_form(self.precision.graph, diagonal, off_diagonal, v)
 
 
 class CovarianceLatent(Latent):

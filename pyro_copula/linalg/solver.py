@@ -46,6 +46,40 @@ class Solver(ABC):
         """The same solver without derivatives; a backend may share what it has factored."""
         return type(self)(self.graph, self.diagonal.detach(), self.off_diagonal.detach())
 
+    def restrict(self, keep: Tensor) -> Solver:
+        """The solver of the block of ``K`` on some nodes.
+
+        Args:
+            keep: Boolean, shape ``(num_nodes,)``.
+        """
+        graph, edges = self.graph.subgraph(keep.numpy())
+        return type(self)(
+            graph,
+            self.diagonal.index_select(-1, keep.nonzero().squeeze(-1)),
+            self.off_diagonal.index_select(-1, torch.from_numpy(edges)),
+        )
+
+    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
+        """``log N(x_o; 0, (K^-1)_oo)`` without its constant, of shape ``(*sample, *batch)``.
+
+        With ``x_m* = -K_mm^-1 K_mo x_o`` and ``v = (x_o, x_m*)`` it is half of
+        ``log det K - log det K_mm - v' K v``.
+
+        Args:
+            x: Shape ``(*sample, *batch, num_nodes)``; ignored at missing nodes, but finite.
+            observed: Boolean, shape ``(num_nodes,)``.
+        """
+        if bool(observed.all()):
+            quadratic = quadratic_form(self.graph, self.diagonal, self.off_diagonal, x)
+            return (self.logdet() - quadratic) / 2
+        block = self.restrict(~observed)
+        x = x.masked_fill(~observed, 0.0)
+        nodes = (~observed).nonzero().squeeze(-1)
+        pull = matvec(self.graph, self.diagonal, self.off_diagonal, x).index_select(-1, nodes)
+        v = x.index_copy(-1, nodes, -block.solve(pull))
+        quadratic = quadratic_form(self.graph, self.diagonal, self.off_diagonal, v)
+        return (self.logdet() - block.logdet() - quadratic) / 2
+
     @abstractmethod
     def logdet(self) -> Tensor:
         """``log det K``, of shape ``(*batch,)``."""

@@ -25,7 +25,7 @@ from ..shapes import broadcast_shapes
 from . import kernels
 from .numeric import Factor, Pool
 from .resources import announce_compilation, check_memory
-from .solver import Solver
+from .solver import Solver, matvec, quadratic_form
 from .symbolic import Plan, analyze, clamped_plan
 
 _HINT = 'Use backend="dense" for second derivatives, on graphs where it fits.'
@@ -65,6 +65,13 @@ class SparseSolver(Solver):
 
     def logdet(self) -> Tensor:
         return _LogDet.apply(self.factors, self.diagonal, self.off_diagonal)
+
+    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
+        block = None if bool(observed.all()) else self.restrict(~observed)
+        assert block is None or isinstance(block, SparseSolver)
+        return _LogDensity.apply(
+            self, block, observed, self.diagonal, self.off_diagonal, self._expanded(x)
+        )
 
     def solve(self, b: Tensor) -> Tensor:
         return _Solve.apply(self.factors, self.diagonal, self.off_diagonal, self._expanded(b))
@@ -190,6 +197,60 @@ class _LogDet(Function):
         return None, *_on_pattern(ctx, "logdet", grad.detach().unsqueeze(-1) * values, grad)
 
 
+class _LogDensity(Function):
+    """Half of ``log det K - log det K_mm - v' K v``; see ``Solver.log_density``.
+
+    Since ``x_m*`` minimises the quadratic form, the derivatives need none of it (the envelope
+    theorem): they are ``S - S_mm - v v'`` in ``K`` and ``-(K v)_o`` in ``x_o``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        solver: SparseSolver,
+        block: SparseSolver | None,
+        observed: Tensor,
+        diagonal: Tensor,
+        off_diagonal: Tensor,
+        x: Tensor,
+    ) -> Tensor:
+        graph = solver.graph
+        log_det, v = solver.factors.logdet(), x
+        if block is not None:
+            nodes = (~observed).nonzero().squeeze(-1)
+            v = x.masked_fill(~observed, 0.0)
+            pull = matvec(graph, diagonal, off_diagonal, v).index_select(-1, nodes)
+            v = v.index_copy(-1, nodes, -block.factors.solve(pull))
+            log_det = log_det - block.factors.logdet()
+        ctx.solver, ctx.block, ctx.observed = solver, block, observed
+        ctx.save_for_backward(diagonal, off_diagonal, x, v)
+        return (log_det - quadratic_form(graph, diagonal, off_diagonal, v)) / 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        diagonal, off_diagonal, _, v = (t.detach() for t in ctx.saved_tensors)
+        graph, n = ctx.solver.graph, diagonal.shape[-1]
+        weight = grad.detach().unsqueeze(-1)
+        grad_x = -weight * matvec(graph, diagonal, off_diagonal, v)
+        grad_x = grad_x.masked_fill(~ctx.observed, 0.0)
+        gradients: tuple[Tensor | None, ...] = (None, None, grad_x)
+        if any(ctx.needs_input_grad[3:5]):
+            values = ctx.solver.factors.selected_inverse(keep=False).clone()
+            if ctx.block is not None:
+                nodes = (~ctx.observed).nonzero().squeeze(-1)
+                _, edges = graph.subgraph((~ctx.observed).numpy())
+                place = torch.cat([nodes, n + torch.from_numpy(edges)])
+                values.index_add_(
+                    -1, place, ctx.block.factors.selected_inverse(keep=False), alpha=-1
+                )
+            ends = v.index_select(-1, graph.rows) * v.index_select(-1, graph.cols)
+            squares = torch.cat([v.square(), ends], -1)
+            values = (weight * (values - squares)).sum_to_size(values.shape)
+            gradients = (values[..., :n] / 2, values[..., n:], grad_x)
+        parents = (grad, *ctx.saved_tensors[:3])
+        return None, None, None, *_first_order("log_density", gradients, parents)
+
+
 class _Solve(Function):
     @staticmethod
     def forward(
@@ -268,10 +329,13 @@ def _on_pattern(ctx: Any, operation: str, values: Tensor, *parents: Tensor) -> t
 
 
 def _first_order(
-    operation: str, gradients: tuple[Tensor, ...], parents: tuple[Tensor, ...]
-) -> tuple[Tensor, ...]:
+    operation: str, gradients: tuple[Any, ...], parents: tuple[Tensor, ...]
+) -> tuple[Any, ...]:
     """The gradients, tied to what they depend on by a node that refuses to be differentiated."""
     if not torch.is_grad_enabled():
         return gradients
     name = f"`{operation}` of the sparse backend"
-    return tuple(first_order_only(gradient, name, parents, _HINT) for gradient in gradients)
+    return tuple(
+        None if gradient is None else first_order_only(gradient, name, parents, _HINT)
+        for gradient in gradients
+    )

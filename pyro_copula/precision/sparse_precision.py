@@ -191,12 +191,13 @@ class SparsePrecision:
         Args:
             keep: Boolean, shape ``(num_nodes,)``.
         """
-        graph, edges = self.graph.subgraph(keep.numpy())
+        block = self.solver.restrict(keep)
         return self._derived(
-            graph,
-            self.diagonal.index_select(-1, keep.nonzero().squeeze(-1)),
-            self.off_diagonal.index_select(-1, torch.from_numpy(edges)),
-            choose_backend(self.graph, self.backend),
+            block.graph,
+            block.diagonal.to(self.dtype),
+            block.off_diagonal.to(self.dtype),
+            block.name,
+            block,
         )
 
     def add_diagonal(self, values: Tensor) -> SparsePrecision:
