@@ -332,7 +332,7 @@ def table(records: list[dict[str, Any]], extra: dict[str, Any]) -> str:
         if engine != "package":
             continue
         dense = found.get((name, work, "dense"))
-        ratio = f"{dense['seconds'] / record['seconds']:.0f}x" if dense else "dense does not fit"
+        ratio = f"{dense['seconds'] / record['seconds']:.0f}x" if dense else "dense not run"
         memory = f"{dense['peak_gib']:.2f} GiB" if dense else ""
         lines.append(
             f"| {name} | {record['nodes']:,} | {record['edges']:,} | {work} | {ratio} | "

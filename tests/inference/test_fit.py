@@ -215,7 +215,6 @@ def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch):
     found = fit(model, data, data.observed, schedule=SHORT)
     assert found.history.setbacks == [11]
     assert torch.isfinite(found.predict().mean).all()
-    calls.extend([1] * 0)
     monkeypatch.setattr(
         CopulaGNN,
         "joint",
