@@ -61,6 +61,8 @@ def check_solver(
         "inverse_diagonal": lambda s: s.inverse_diagonal() * weight,
         "selected_inverse": lambda s: torch.cat(s.selected_inverse(), -1).sin(),
         "schur_diagonal": lambda s: s.schur_diagonal(observed) * weight[observed],
+        "log_density": lambda s: s.log_density(b, observed),
+        "log_density, nothing missing": lambda s: s.log_density(b, observed | ~observed),
     }
     for name, operation in operations.items():
         results = []
