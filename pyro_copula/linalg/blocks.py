@@ -73,6 +73,15 @@ def copy(a: int, b: int, length: int) -> None:
 
 
 @njit(**_LOOPS)
+def subtract_columns(a: int, lda: int, b: int, m: int, n: int) -> None:
+    """``A -= B`` for blocks of shape (m, n), ``B`` without gaps."""
+    for j in range(n):
+        x, y = vector(a + 8 * j * lda, m), vector(b + 8 * j * m, m)
+        for i in range(m):
+            x[i] -= y[i]
+
+
+@njit(**_LOOPS)
 def cholesky(a: int, lda: int, n: int) -> int:
     """``A = L L'`` in place, lower; returns the column whose pivot is not positive, else -1.
 
@@ -315,16 +324,6 @@ def mirror_small(z: int, n: int, k: int) -> None:
     """Completes a symmetric block if its products with k columns will be plain loops."""
     if n * n * k <= SMALL:
         mirror(z, n, n)
-
-
-@njit(**_LOOPS)
-def transpose(a: int, lda: int, n: int) -> None:
-    """``A <- A'`` in place."""
-    for j in range(1, n):
-        x = vector(a + 8 * j * lda, n)
-        for i in range(j):
-            y = vector(a + 8 * (i * lda + j), 1)
-            x[i], y[0] = y[0], x[i]
 
 
 @njit(**_LOOPS)

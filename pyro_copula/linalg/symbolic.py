@@ -77,15 +77,28 @@ class Symbolic:
         # The child that needs most memory beyond its own block first keeps the stack low.
         weight = tree.stack_peak(above, below) - below.astype(float) ** 2
         post = tree.postorder(above, np.argsort(-weight, kind="stable"))
-        self.order = order[np.argsort(_inverse(post)[group], kind="stable")]
+        self.order = self._grouped(order, _inverse(post)[group])
         self._parent = _relabelled(above, post)
         self._columns, self._below = columns[post], below[post]
         self._stack, self.stack_size = tree.stack_offsets(self._parent, self._below)
         wide, tall = self._columns.astype(float), self._below.astype(float)
         self.panel_size = int((wide * (wide + tall)).sum())
         self.flops = float((wide**3 / 3 + wide**2 * tall + wide * tall**2).sum())
-        #: The largest panel, which the sweeps need as scratch.
-        self.work_size = int((wide * (wide + tall)).max())
+        #: Scratch of the sweeps: a block below the largest front, and its pivots twice.
+        self.work_size = int((wide * (wide + np.maximum(wide, tall))).max())
+
+    def _grouped(self, order: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """The nodes by supernode, and within one by the first supernode that reaches them.
+
+        A front is dense, so that the order of its columns is free. In this one the rows of a
+        child lie in long runs of its parent's.
+        """
+        pointer, neighbour, _ = self._adjacency
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = group
+        reached = np.minimum.reduceat(np.append(place[neighbour], len(order)), pointer[:-1])
+        reached[np.diff(pointer) == 0] = 0
+        return order[np.lexsort((reached[order], group))]
 
     @property
     def num_supernodes(self) -> int:

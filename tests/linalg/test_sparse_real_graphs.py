@@ -99,3 +99,28 @@ def test_schur_diagonal(name):
     directions[~observed] = -weights
     for one, two in zip(grads, pattern_product(graph, directions * towards, directions)):
         assert_near(one, two)
+
+
+@names
+def test_log_density(name):
+    graph = real_graph(name)
+    diagonal, off = (v.requires_grad_() for v in dominant_values(graph))
+    observed = torch.rand(graph.num_nodes) < 0.6
+    x = torch.randn(graph.num_nodes, requires_grad=True)
+    found = SparseSolver(graph, diagonal, off).log_density(x, observed)
+
+    # By the covariance of the observed nodes, which the sparse path never forms.
+    covariance = torch.linalg.inv(to_dense(graph, diagonal.detach(), off.detach()))
+    inner = torch.linalg.inv(covariance[observed][:, observed])
+    pull = inner @ x.detach()[observed]
+    assert_near(found.detach(), (torch.linalg.slogdet(inner)[1] - x.detach()[observed] @ pull) / 2)
+    grads = torch.autograd.grad(found, (diagonal, off, x))
+    expected = torch.zeros(graph.num_nodes)
+    expected[observed] = -pull
+    assert_near(grads[2], expected)
+    spread = covariance[:, observed] @ torch.linalg.cholesky(inner)
+    moved = covariance[:, observed] @ pull
+    left = torch.cat([spread, moved[:, None]], -1)
+    right = torch.cat([spread, -moved[:, None]], -1)
+    for one, two in zip(grads[:2], pattern_product(graph, left / 2, right)):
+        assert_near(one, two)
