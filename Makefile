@@ -8,7 +8,7 @@ JOBS ?= 2
 .PHONY: demo test test-slow lint format clean
 
 demo: $(STAMP)
-	$(BIN)/python experiments/demo.py
+	$(BIN)/pyro-copula demo
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS) -q

@@ -9,12 +9,23 @@ Gaussian copula with a sparse precision on the graph couples them.
     K = pc.CARPrecision(graph)(rho=0.9, tau=1.0)
     copula = pc.GaussianCopula(dist.Poisson(rate), precision=K)
     copula.condition(y).interval(0.9)          # y is NaN at the nodes to predict
+
+and, a level above it, a model whose marginals a graph neural network gives:
+
+    model = pc.CopulaGNN(recipe="counts")
+    fit = pc.fit(model, data)                  # PyTorch Geometric's Data, y NaN where missing
+    fit.predict().interval(0.9)
 """
 
-from . import datasets, errors, marginals, metrics, simulate, special
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import datasets, errors, inference, marginals, metrics, models, nn, simulate, special
 from ._version import __version__
 from .distributions import ConditionalCopula, ConditionalNormal, GaussianCopula, GraphNormal
 from .graph import Graph
+from .inference import Ensemble, Fit, Prediction, Schedule, fit, load_fit
+from .models import CopulaGNN, MarginalFamily, MixedFamily
 from .precision import (
     CARPrecision,
     EdgeRegressionPrecision,
@@ -24,23 +35,48 @@ from .precision import (
     WeightedLaplacianPrecision,
 )
 
+if TYPE_CHECKING:
+    from .inference_data import to_inference_data
+
 __all__ = [
     "CARPrecision",
     "ConditionalCopula",
     "ConditionalNormal",
+    "CopulaGNN",
     "EdgeRegressionPrecision",
+    "Ensemble",
+    "Fit",
     "GaussianCopula",
     "Graph",
     "GraphNormal",
     "LaplacianPrecision",
+    "MarginalFamily",
+    "MixedFamily",
     "NormalizedAdjacencyPrecision",
+    "Prediction",
+    "Schedule",
     "SparsePrecision",
     "WeightedLaplacianPrecision",
     "__version__",
     "datasets",
     "errors",
+    "fit",
+    "inference",
+    "load_fit",
     "marginals",
     "metrics",
+    "models",
+    "nn",
     "simulate",
     "special",
+    "to_inference_data",
 ]
+
+#: Names that are imported when first asked for, for what they import is heavy.
+_LAZY = {"to_inference_data": "inference_data"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -49,6 +49,9 @@ LAYERS = {
         "distributions",
         "models",
     },
+    "inference_data": {"_version", "errors", "marginals", "distributions", "inference"},
+    "cli": {"_version", "errors"},  # and public names, by `import pyro_copula as pc`
+    "__main__": {"cli"},
     "simulate": {"errors", "graph", "marginals", "precision", "distributions"},
     "datasets": {"errors", "graph"},
     "testing": {"errors", "graph", "linalg", "special", "marginals", "precision", "distributions"},
@@ -60,8 +63,9 @@ RESTRICTED = {
     "numba": {"linalg", "special"},
     "llvmlite": {"linalg"},
     "pymetis": {"linalg"},
-    "torch_geometric": {"nn", "datasets", "simulate"},
-    "arviz": set(),
+    "torch_geometric": {"nn", "datasets", "simulate", "cli"},
+    "arviz": {"inference_data"},
+    "typer": {"cli"},
 }
 
 

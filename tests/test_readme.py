@@ -9,8 +9,11 @@ import pyro
 import pytest
 import torch
 
+import pyro_copula as pc
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLE = re.search(r"<!-- example.*?-->\n```python\n(.*?)```", README, re.DOTALL).group(1)
+MODEL = re.search(r"<!-- model.*?-->\n```python\n(.*?)```", README, re.DOTALL).group(1)
 
 
 @pytest.mark.parametrize("law", ["Poisson", "NegativeBinomial"])
@@ -28,6 +31,16 @@ def test_example_runs(law):
     losses = names["losses"]
     assert sum(losses[-20:]) < sum(losses[:20])
     assert 0.6 < float(names["guide"].median()["rho"]) < 1
+
+
+def test_model_example_runs(capsys):
+    names: dict = {"torch": torch, "pc": pc}
+    exec(compile(MODEL, "README.md", "exec"), names)
+    hidden = names["prediction"]
+    assert len(hidden.nodes) == int((~names["observed"]).sum()) == 20
+    assert names["posterior"].posterior["rho"].shape == (2, 100)
+    assert "log_likelihood" in names["idata"].groups()
+    assert "negative_binomial" in capsys.readouterr().out
 
 
 def test_readme_is_one_screen_or_two():

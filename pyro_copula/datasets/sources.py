@@ -183,5 +183,9 @@ def _write_body(url: str, output_file: str, _: object) -> None:
     with requests.get(url, timeout=TIMEOUT, stream=True) as response:
         response.raise_for_status()
         with open(output_file, "wb") as file:
-            for chunk in response.iter_content(chunk_size=1 << 16):
-                file.write(chunk)
+            try:
+                for chunk in response.iter_content(chunk_size=1 << 16):
+                    file.write(chunk)
+            except requests.exceptions.ConnectionError as error:
+                # The server was reached and then fell silent: not a matter of the network settings.
+                raise requests.exceptions.ChunkedEncodingError(str(error)) from error

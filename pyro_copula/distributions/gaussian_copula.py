@@ -166,6 +166,8 @@ class GaussianCopula(NodeDistribution):
         Returns:
             Shape ``(*sample, *batch)``.
         """
+        if self.precision is not None and self.precision.graph.num_edges == 0:
+            return self._independent_log_prob(value)
         value, observed, z = self._observed_scores(value)
         scale = self.latent.scale()
         latent = self._by_pattern(
@@ -247,6 +249,14 @@ class GaussianCopula(NodeDistribution):
         return Interval.from_quantile(self.quantile, level)
 
     # ---------------------------------------------------------------- internals
+
+    def _independent_log_prob(self, value: Any) -> Tensor:
+        """The log density on a graph without edges: the copula is one, so no score is needed."""
+        value, observed = self._checked_value(value)
+        if self._validate_args:
+            marginals.check_support(self.marginal_dist, value, observed)
+        value = marginals.fill_missing(self.marginal_dist, value, observed)
+        return torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
 
     def _observed_scores(self, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """The value with missing nodes filled in, which are observed, and the normal scores."""

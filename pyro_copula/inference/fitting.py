@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import copy
-import importlib.metadata
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyro
 import torch
-from pyro.infer import Trace_ELBO
-from pyro.infer.autoguide import AutoDelta, AutoNormal
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
-from ..scalars import Constrained
-from .nuts import sample_posterior
+from .checkpoint import Checkpoint, digest, random_state, set_random_state
+from .job import Job, versions
+from .options import Options, resolve
 from .result import Ensemble, Fit
-from .training import History, Schedule, train
+from .training import Schedule
 
-METHODS = ("mle", "map", "svi", "nuts")
+#: The distance between the seeds of restarts, so that chains and restarts do not share any.
+_SEED_STEP = 1000
 
 
 def fit(
@@ -31,12 +30,12 @@ def fit(
     observed: Tensor | None = None,
     method: str = "mle",
     *,
-    validation: float | Tensor = 0.2,
+    validation: float | Tensor | None = None,
     seed: int = 0,
-    lr: float | Sequence[float] = 0.01,
+    lr: float | Sequence[float] | None = None,
     scalar_lr: float | None = None,
-    weight_decay: float = 5e-4,
-    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+    weight_decay: float | None = None,
+    optimizer: Callable[..., torch.optim.Optimizer] | None = None,
     schedule: Schedule | None = None,
     restarts: int | None = None,
     guide: Callable[..., Any] | None = None,
@@ -46,8 +45,13 @@ def fit(
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
     start: Fit | None = None,
+    judge: Callable[[Any, Tensor], float] | None = None,
 ) -> Fit | Ensemble:
     """Fits a model.
+
+    What is not given is set by the model's recipe, if it has one, and else as said below;
+    ``fit.settings`` holds what was used. Pyro's parameter store and the state of the random
+    numbers are left as they were. Ctrl-C ends a fit with the best state so far.
 
     Args:
         model: The model.
@@ -55,16 +59,17 @@ def fit(
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN.
         method: ``"mle"``: maximum likelihood; ``"map"``: with the priors; ``"svi"``: a normal
-            posterior of the global parameters; ``"nuts"``: draws of it, with the network at its
-            MAP.
+            posterior of the global parameters; ``"nuts"``: draws of it. The network is at its
+            estimate in all of them, except for the last layer if it has a prior.
         validation: The observed nodes on which to judge when to stop: a share of them, drawn at
-            random, or a boolean mask. Predictions condition on all observed nodes.
+            random (0.2 by default), or a boolean mask. Predictions condition on all observed
+            nodes, and the posteriors of ``"svi"`` and ``"nuts"`` are given all of them.
         seed: Of everything random in the fit.
-        lr: The learning rate, or several to choose from by validation score.
+        lr: The learning rate (0.01 by default), or several to choose from by validation score.
         scalar_lr: That of the global parameters; five times ``lr`` by default, for they are few
             and on a log scale.
-        weight_decay: On the network only, and there not on a linear skip.
-        optimizer: Any class of torch.optim.
+        weight_decay: On the network only, and there not on a linear skip; 5e-4 by default.
+        optimizer: Any class of torch.optim with groups of parameters; Adam by default.
         schedule: How long to train; see :class:`Schedule`.
         restarts: Fit so many times from different seeds and predict with the equal mixture.
         guide: For ``"svi"``: makes the guide from the model; AutoNormal by default.
@@ -72,242 +77,133 @@ def fit(
         num_warmup: For ``"nuts"``: warm-up steps per chain.
         num_chains: For ``"nuts"``.
         progress: Whether to show a progress bar; by default if this is a terminal.
-        checkpoint: A file that keeps the state of training, from which the same call resumes.
-        start: A fit whose parameters to start from.
+        checkpoint: A file that keeps the state, from which the same call goes on, to the very
+            same result. Finished candidates, restarts and chains are not run again. Another call
+            (other data, model, seed or options) is refused.
+        start: A fit whose parameters to start from; see :meth:`Fit.refit`.
+        judge: The validation score, higher being better, as a function of the law of all nodes
+            that are not trained on (its ``nodes`` say which) and of their values, NaN where they
+            are not observed. By default the mean log density of each node by itself.
 
     Returns:
         A :class:`Fit`, or an :class:`Ensemble` if there are restarts.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b")
+        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
+        >>> observed = torch.arange(300) % 10 != 0
+        >>> found = pc.fit(model, data, observed, schedule=pc.Schedule(max_epochs=50))
+        >>> found.predict().nodes[:3]
+        tensor([ 0, 10, 20])
     """
-    if method not in METHODS:
-        raise InvalidArgumentError("method", f"one of {METHODS}", repr(method), 'Use "mle".')
-    restarts = (model.recipe_restarts if start is None else 1) if restarts is None else restarts
-    if not isinstance(restarts, int) or restarts < 1:
-        raise InvalidArgumentError("restarts", "a positive integer", repr(restarts), "Use 1.")
-    progress = sys.stderr.isatty() if progress is None else progress
-    options = {
+    if not isinstance(model, CopulaGNN):
+        raise InvalidArgumentError(
+            "model", "a CopulaGNN", type(model).__name__, 'Pass CopulaGNN("sage", "normal", "car").'
+        )
+    given = {
+        "method": method,
+        "seed": seed,
         "validation": validation,
-        "lr": [float(v) for v in ([lr] if isinstance(lr, float | int) else lr)],
+        "lr": lr,
         "scalar_lr": scalar_lr,
         "weight_decay": weight_decay,
         "optimizer": optimizer,
-        "schedule": schedule or Schedule(),
+        "schedule": schedule,
+        "restarts": restarts,
         "guide": guide,
-        "draws": (num_draws, num_warmup, num_chains),
+        "num_draws": num_draws,
+        "num_warmup": num_warmup,
+        "num_chains": num_chains,
         "progress": progress,
+        "judge": judge,
     }
-    fits = []
-    for k in range(restarts):
-        path = None if checkpoint is None else Path(checkpoint)
-        if path is not None and restarts > 1:
-            path = path.with_name(f"{path.name}.{k}")
-        job = _Job(model, data, observed, method, seed + 1000 * k, start, path, options)
-        fits.append(job.run())
-    return fits[0] if restarts == 1 else Ensemble(fits, {"seed": seed, "restarts": restarts})
+    options = resolve(model, given, alone=start is not None)
+    nodes = NodeData.from_pyg(data, observed, model.exposure)
+    if start is not None:
+        _check_start(start, model, nodes)
+    names = _node_names(data, start)
+    with _isolated():
+        store = _checkpoint(checkpoint, model, nodes, options, start)
+        fits: list[Fit] = []
+        for k in range(options.restarts):
+            own = replace(options, seed=options.seed + _SEED_STEP * k)
+            fits.append(Job(model, nodes, own, start, store, f"restart {k}", names).run())
+            if fits[-1].interrupted:
+                break
+    if options.restarts == 1:
+        return fits[0]
+    settings = {**fits[0].settings, "restarts": options.restarts}
+    return Ensemble(fits, settings)
 
 
-class _Job:
-    """One fit."""
-
-    def __init__(
-        self,
-        model: CopulaGNN,
-        data: Any,
-        observed: Tensor | None,
-        method: str,
-        seed: int,
-        start: Fit | None,
-        checkpoint: Path | None,
-        options: dict[str, Any],
-    ) -> None:
-        self.method, self.seed, self.checkpoint = method, seed, checkpoint
-        self.options = options
-        pyro.set_rng_seed(seed)
-        pyro.clear_param_store()
-        self.data = NodeData.from_pyg(data, observed, model.exposure)
-        self.held_out = _validation_nodes(options["validation"], self.data.observed, seed)
-        self.training = self.data.hide(self.held_out)
-        self.spec = model
-        self.start = start
-
-    def run(self) -> Fit:
-        if self.method == "nuts":
-            return self._nuts()
-        results = []
-        for k, lr in enumerate(self.options["lr"]):
-            pyro.set_rng_seed(self.seed)
-            model = self._fresh()
-            path = self.checkpoint
-            if path is not None and len(self.options["lr"]) > 1:
-                path = path.with_name(f"{path.name}.lr{k}")
-            results.append(self._train(model, lr, path))
-        model, guide, history = max(results, key=lambda r: r[2].best_score)
-        model.observe(self.data)
-        posterior = None
-        if self.method == "map":
-            self._set_scalars(model, guide.median())
-        elif self.method == "svi":
-            posterior = self._guide_draws(guide)
-        return self._result(model, history, posterior)
-
-    def _fresh(self) -> CopulaGNN:
-        if self.start is not None:
-            model = copy.deepcopy(self.start.model)
-            model.observe(self.training)
-            return model
-        return self.spec.build(self.training)
-
-    def _train(
-        self, model: CopulaGNN, lr: float, path: Path | None
-    ) -> tuple[CopulaGNN, Any, History]:
-        y, known = self.training.y, int(self.training.observed.sum())
-        guide = None
-        whole: nn.Module = model
-        if self.method == "mle":
-
-            def loss() -> Tensor:
-                model.train()
-                return -model.joint().log_prob(y) / known
-
-            def scalars() -> dict[str, Tensor]:
-                return {}
-        else:
-            make = self.options["guide"] or (AutoDelta if self.method == "map" else AutoNormal)
-            guide = make(model.model)
-            elbo = Trace_ELBO()
-            guide(y)  # makes its parameters
-            whole = nn.ModuleDict({"model": model, "guide": guide})
-
-            def loss() -> Tensor:
-                model.train()
-                return elbo.differentiable_loss(model.model, guide, y) / known
-
-            def scalars() -> dict[str, Tensor]:
-                return guide.median()
-
-        def score() -> float:
-            model.eval()
-            with torch.no_grad():
-                conditional = model.joint(**scalars()).condition(y)
-                values = self.data.y[conditional.nodes]
-                return float(conditional.marginal_log_prob(values).nanmean())
-
-        history = train(
-            loss,
-            score,
-            whole,
-            self._optimizer(whole, lr),
-            self.options["schedule"],
-            progress=self.options["progress"],
-            label=f"{self.method}, lr {lr:g}",
-            checkpoint=path,
-        )
-        return model, guide, history
-
-    def _optimizer(self, module: nn.Module, lr: float) -> torch.optim.Optimizer:
-        scalar_lr = self.options["scalar_lr"] or 5 * lr
-        network, plain, scalars = [], [], []
-        held = {
-            id(p) for m in module.modules() if isinstance(m, Constrained) for p in m.parameters()
-        }
-        for name, parameter in module.named_parameters():
-            if not parameter.requires_grad:
-                continue
-            if id(parameter) in held or name.startswith("guide."):
-                scalars.append(parameter)
-            elif ".skip." in name or name.endswith("bias"):
-                plain.append(parameter)
-            else:
-                network.append(parameter)
-        groups = [
-            {"params": network, "lr": lr, "weight_decay": self.options["weight_decay"]},
-            {"params": plain, "lr": lr, "weight_decay": 0.0},
-            {"params": scalars, "lr": scalar_lr, "weight_decay": 0.0},
-        ]
-        return self.options["optimizer"]([g for g in groups if g["params"]], lr=lr)
-
-    def _nuts(self) -> Fit:
-        if self.start is None or self.start.method == "mle":
-            first = copy.copy(self)
-            first.method = "map"
-            base = first.run()
-        else:
-            base = self.start
-        model = copy.deepcopy(base.model)
-        model.observe(self.data)
-        draws, warmup, chains = self.options["draws"]
-        posterior, diagnostics = sample_posterior(
-            model,
-            num_draws=draws,
-            num_warmup=warmup,
-            num_chains=chains,
-            seed=self.seed,
-            progress=self.options["progress"],
-        )
-        return self._result(model, base.history, posterior, diagnostics)
-
-    def _set_scalars(self, model: CopulaGNN, values: dict[str, Tensor]) -> None:
-        for name, scalar in model.scalars.items():
-            scalar.set_(values[name].detach())
-
-    def _guide_draws(self, guide: Any) -> dict[str, Tensor]:
-        count = self.options["draws"][0]
-        with torch.no_grad():
-            rows = [guide(self.training.y) for _ in range(count)]
-        return {name: torch.stack([row[name] for row in rows])[None] for name in rows[0]}
-
-    def _result(
-        self,
-        model: CopulaGNN,
-        history: History,
-        posterior: dict[str, Tensor] | None = None,
-        diagnostics: dict[str, Any] | None = None,
-    ) -> Fit:
-        model.eval()
-        settings = {
-            "seed": self.seed,
-            "lr": self.options["lr"],
-            "weight_decay": self.options["weight_decay"],
-            "validation_nodes": int(self.held_out.sum()),
-        }
-        packages = ("torch", "pyro-ppl", "torch-geometric", "numpy", "scipy")
-        versions = {name: importlib.metadata.version(name) for name in packages}
-        return Fit(
-            model,
-            self.method,
-            history,
-            posterior,
-            diagnostics or {},
-            settings,
-            versions,
-        )
+@contextmanager
+def _isolated() -> Iterator[None]:
+    """Leaves Pyro's parameter store and all random numbers as they were."""
+    before = random_state()
+    try:
+        with pyro.get_param_store().scope():
+            yield
+    finally:
+        set_random_state(before)
 
 
-def _validation_nodes(validation: float | Tensor, observed: Tensor, seed: int) -> Tensor:
-    """The observed nodes that are held out of training, boolean ``(num_nodes,)``."""
-    if torch.is_tensor(validation):
-        if validation.dtype != torch.bool or validation.shape != observed.shape:
-            raise InvalidArgumentError(
-                "validation",
-                f"a share, or boolean of shape {tuple(observed.shape)}",
-                f"{validation.dtype} of shape {tuple(validation.shape)}",
-                "Pass a mask such as data.val_mask.",
-            )
-        chosen = validation & observed
-        if not bool(chosen.any()) or bool((chosen == observed).all()):
-            raise InvalidArgumentError(
-                "validation",
-                "true at some observed nodes, not all",
-                f"{int(chosen.sum())} of {int(observed.sum())} observed nodes",
-                "Both training and validation need values.",
-            )
-        return chosen
-    if not 0 < float(validation) < 1:
+def _checkpoint(
+    path: str | Path | None, model: CopulaGNN, data: NodeData, options: Options, start: Fit | None
+) -> Checkpoint:
+    if path is None:
+        return Checkpoint(None, {})
+    pyro.set_rng_seed(options.seed)
+    built = model.build(data) if start is None else start.model
+    return Checkpoint(
+        Path(path),
+        {
+            "model": digest(model.specification(), repr(built.backbone), built.priors),
+            "first parameters": digest(built.state_dict()),
+            "data": digest(data.x, data.graph.edges, data.y, data.exposure),
+            "seed": digest(options.seed),
+            "options": digest(options.fingerprint()),
+            "versions": digest(versions()),
+        },
+    )
+
+
+def _node_names(data: Any, start: Fit | None) -> list[str] | None:
+    """The names that the data have for their nodes, if there is one for each."""
+    if start is not None:
+        return start.settings.get("names")
+    names = getattr(data, "names", None)
+    if isinstance(names, list | tuple) and len(names) == len(data.y):
+        return [str(name) for name in names]
+    return None
+
+
+def _check_start(start: Any, model: CopulaGNN, data: NodeData) -> None:
+    if not isinstance(start, Fit):
         raise InvalidArgumentError(
-            "validation", "a share strictly between 0 and 1", repr(validation), "Use 0.2."
+            "start", "a Fit", type(start).__name__, "Of an Ensemble, pass one of its `fits`."
         )
-    known = observed.nonzero().squeeze(-1)
-    count = min(max(1, round(float(validation) * len(known))), len(known) - 1)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.zeros_like(observed)
-    chosen[known[torch.randperm(len(known), generator=generator)[:count]]] = True
-    return chosen
+    before = start.model.data
+    problem = ""
+    if before.num_nodes != data.num_nodes:
+        problem = f"a fit on {before.num_nodes} nodes"
+    elif digest(before.graph.edges) != digest(data.graph.edges):
+        problem = "a fit on a graph with other edges"
+    elif before.x.shape != data.x.shape:
+        problem = f"a fit with {before.x.shape[1]} features"
+    if problem:
+        raise InvalidArgumentError(
+            "start",
+            f"a fit on this graph of {data.num_nodes} nodes and {data.x.shape[1]} features",
+            problem,
+            "Leave `start` out, or fit these data first.",
+        )
+    mine, other = model.specification(), start.model.specification()
+    differing = [k for k in mine if mine[k] != other.get(k) and mine[k] != "auto"]
+    if differing:
+        raise InvalidArgumentError(
+            "start",
+            "a fit of the same model",
+            f"one with another {' and '.join(differing)}",
+            "Call start.refit(method=...), or leave `start` out.",
+        )

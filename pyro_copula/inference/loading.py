@@ -23,6 +23,18 @@ def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble
 
     Raises:
         FitFileError: If the file is missing, damaged, or not a saved fit.
+
+    Example:
+        >>> import tempfile
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b")
+        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
+        >>> found = pc.fit(model, data, data.train_mask, schedule=pc.Schedule(max_epochs=5))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     found.save(Path(directory) / "small.fit")
+        ...     loaded = load_fit(Path(directory) / "small.fit")
+        >>> loaded.scalars == found.scalars
+        True
     """
     path = Path(path)
     if read_kind(path) == "ensemble":
@@ -49,10 +61,10 @@ def _fit(path: Path, record: dict[str, Any], model: CopulaGNN | None) -> Fit:
             "None",
             "Pass load_fit(path, model=CopulaGNN(...)) as it was when fitted.",
         )
-    built = (CopulaGNN(**specification) if model is None else model).build(data)
     try:
+        built = (CopulaGNN(**specification) if model is None else model).build(data)
         built.load_state_dict(record["state"])
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise FitFileError(
             str(path), "holds the parameters of another model", "Pass the model that was fitted."
         ) from error

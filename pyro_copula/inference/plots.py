@@ -27,27 +27,30 @@ def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any =
     axes.plot([], [], color=BLUE, alpha=0.45, linewidth=4, label=label)
     if y is not None:
         inside = (y >= lower) & (y <= upper)
-        for chosen, colour, text in ((inside, GREEN, "inside"), (~inside, ORANGE, "outside")):
+        for chosen, colour, text in (
+            (inside, GREEN, "value, inside"),
+            (~inside, ORANGE, "value, outside"),
+        ):
             kept = chosen[order]
             axes.scatter(place[kept], y[order][kept], s=10, color=colour, label=text, zorder=3)
-    axes.set(xlabel="missing nodes, by predicted median", ylabel="value")
-    axes.legend(fontsize=8)
+    axes.set(xlabel="predicted nodes, by median", ylabel="value")
+    axes.legend(fontsize=8, loc="upper left")  # medians rise to the right, so it is free
     return axes
 
 
-def plot_training(history: Any, axes: Any = None) -> Any:
+def plot_history(history: Any, axes: Any = None) -> Any:
     """The loss at every step, and the validation score at every look."""
     import matplotlib.pyplot as plt
 
     if axes is None:
         _, axes = plt.subplots(figsize=(6, 3.2), constrained_layout=True)
-    axes.plot(history.losses, color=GREY, label="loss")
+    shown = axes.plot(history.losses, color=GREY, label="loss")
     axes.set(xlabel="step", ylabel="loss")
     if history.scores:
         steps, scores = zip(*history.scores, strict=True)
         other = axes.twinx()
-        other.plot(steps, scores, color=BLUE, label="validation score")
-        other.axvline(history.best_epoch, color=ORANGE, linestyle="--", label="best")
+        shown += other.plot(steps, scores, color=BLUE, label="validation score")
+        shown += [other.axvline(history.best_epoch, color=ORANGE, linestyle="--", label="best")]
         other.set_ylabel("validation score")
-        other.legend(fontsize=8, loc="center right")
+        other.legend(handles=shown, fontsize=8, loc="center right")
     return axes

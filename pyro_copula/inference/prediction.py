@@ -8,7 +8,8 @@ exactly too, by bisection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,59 +24,73 @@ _BISECTIONS = 60
 
 
 class Prediction:
-    """The predictive law at some nodes.
+    """The predictive law at some nodes, as ``fit.predict()`` gives it.
 
     Args:
-        parts: Conditional laws with the same nodes, weighted equally.
-        nodes: The nodes to report, int64; they must be among those of the parts.
+        parts: Conditional laws with the same nodes, each with a batch of its own or none; all
+            elements of all batches weigh the same.
+        nodes: The nodes to report, by number or name; they must be among those of the parts.
         num_samples: The number of joint draws that ``samples`` holds.
-        names: Names of all nodes, for tables and plots.
+        names: Names of all nodes of the graph, for tables and plots.
+        num_nodes: The number of nodes of the graph, if it is known.
 
     Attributes:
-        nodes: The nodes, in the order of every result.
+        nodes: The nodes, int64, in the order of every result.
 
     Example:
-        ``prediction.mean``, ``prediction.quantile(0.5)``, ``prediction.interval(0.9)``,
-        ``prediction.samples`` (joint draws), ``prediction.score(y)``, ``prediction.to_frame()``.
+        >>> import pyro_copula as pc
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> law = pc.GraphNormal(torch.zeros(3), pc.CARPrecision(graph)(rho=0.9, tau=1.0))
+        >>> prediction = Prediction([law.condition(torch.tensor([2.0, math.nan, math.nan]))])
+        >>> prediction.nodes
+        tensor([1, 2])
+        >>> prediction.mean
+        tensor([1.5126, 1.3613])
+        >>> prediction.to_frame(levels=[0.9]).round(2)
+              mean  median    sd  lower_90  upper_90
+        node
+        1     1.51    1.51  0.92      0.00      3.02
+        2     1.36    1.36  1.30     -0.77      3.49
     """
 
     def __init__(
         self,
         parts: Sequence[Any],
-        nodes: Tensor | None = None,
+        nodes: Tensor | Sequence[int] | Sequence[str] | None = None,
         *,
         num_samples: int = 1000,
         names: Sequence[str] | None = None,
+        num_nodes: int | None = None,
     ) -> None:
         self._parts = list(parts)
+        self.num_samples, self.names = num_samples, names
         available = self._parts[0].nodes
-        self.nodes = available if nodes is None else torch.as_tensor(nodes, dtype=torch.int64)
+        self.nodes = available if nodes is None else self._numbers(nodes)
+        self._num_nodes = num_nodes
         position = {int(node): k for k, node in enumerate(available.tolist())}
         unknown = [int(node) for node in self.nodes if int(node) not in position]
-        if unknown:
+        if unknown or not len(self.nodes):
             raise InvalidArgumentError(
                 "nodes",
-                "among the missing nodes",
-                f"node {unknown[0]}, which is observed or does not exist",
-                "Leave `nodes` out for all missing nodes.",
+                "some of the nodes that are predicted",
+                f"node {unknown[0]}, which is given or does not exist" if unknown else "no node",
+                "Leave `nodes` out for all of them.",
             )
         self._index = torch.tensor([position[int(node)] for node in self.nodes], dtype=torch.int64)
-        self.num_samples = num_samples
-        self.names = names
 
     # ---------------------------------------------------------------- one node at a time
 
     @cached_property
     def mean(self) -> Tensor:
         """The predictive means, ``(num_nodes,)``."""
-        return torch.stack([part.mean for part in self._parts]).mean(0)[self._index].detach()
+        return self._rows(lambda part: part.mean).mean(0)[self._index]
 
     @cached_property
     def variance(self) -> Tensor:
         """The predictive variances, ``(num_nodes,)``: within the parts and between them."""
-        means = torch.stack([part.mean for part in self._parts])
-        within = torch.stack([part.variance for part in self._parts]).mean(0)
-        return (within + means.var(0, correction=0))[self._index].detach()
+        within = self._rows(lambda part: part.variance).mean(0)
+        between = self._rows(lambda part: part.mean).var(0, correction=0)
+        return (within + between)[self._index]
 
     @property
     def median(self) -> Tensor:
@@ -106,66 +121,77 @@ class Prediction:
     def log_prob(self, y: Tensor) -> Tensor:
         """The predictive log density of each node by itself: the terms of a log score."""
         full = self._full(y)
-        rows = torch.stack([part.marginal_log_prob(full) for part in self._parts])
-        count = torch.tensor(float(len(rows)))
-        return (torch.logsumexp(rows, 0) - count.log())[self._index].detach()
+        rows = self._rows(lambda part: part.marginal_log_prob(_expanded(full, part)))
+        return (torch.logsumexp(rows, 0) - math.log(len(rows)))[self._index]
 
     # ---------------------------------------------------------------- several nodes together
 
     @cached_property
     def samples(self) -> Tensor:
-        """Joint draws, ``(num_samples, num_nodes)``."""
-        count = -(-self.num_samples // len(self._parts))
-        draws = torch.stack([part.sample((count,)) for part in self._parts], dim=1)
-        return draws.reshape(-1, draws.shape[-1])[: self.num_samples, self._index]
+        """Joint draws, ``(num_samples, num_nodes)``: whole rows, so that sums can be taken.
+
+        The parts of a mixture have the same number of draws, up to one.
+        """
+        total = sum(part.batch_shape.numel() for part in self._parts)
+        count = -(-self.num_samples // total)
+        rows = [part.sample((count,)).reshape(count, -1, self._width) for part in self._parts]
+        draws = torch.cat(rows, dim=1)  # (count, total, nodes of the parts)
+        draws = draws.transpose(0, 1).reshape(-1, self._width)
+        kept = torch.linspace(0, len(draws) - 1, self.num_samples).round().long()
+        return draws[kept][:, self._index]
 
     # ---------------------------------------------------------------- judging and showing
 
-    def score(self, y: Tensor, level: float = 0.9) -> dict[str, float]:
+    def score(self, y: Tensor, level: float = 0.9, *, seed: int = 0) -> dict[str, float]:
         """How good the prediction was.
 
         Args:
             y: The true values: one per node of this prediction, or one per node of the graph.
             level: The level of the intervals that are scored.
+            seed: Of the randomised PIT.
 
         Returns:
             R2 (R2-deviance for counts), log score, CRPS, and of the intervals the coverage, mean
-            width and interval score; for counts also the coverage of the randomised PIT.
+            width and interval score; ``coverage_50`` is that of the 50% intervals. For counts
+            also the coverage of the randomised PIT, which is honest where whole numbers are not.
         """
         y = self._values(y)
         interval = self.interval(level)
-        discrete = bool(self._discrete.any())
+        counts = bool(self._discrete.all())
+        explained = metrics.r2_deviance if counts else metrics.r2
         scores = {
-            "r2_deviance" if discrete else "r2": (metrics.r2_deviance if discrete else metrics.r2)(
-                y, self.mean
-            ),
+            "r2_deviance" if counts else "r2": explained(y, self.mean),
             "log_score": metrics.log_score(self.log_prob(y)),
-            "crps": metrics.crps_sample(y, self.samples),
+            "crps": metrics.crps_sample(y, self.samples) if self.num_samples > 1 else math.nan,
             "coverage": metrics.coverage(y, interval),
+            "coverage_50": metrics.coverage(y, self.interval(0.5)),
             "width": metrics.interval_width(interval),
             "interval_score": metrics.interval_score(y, interval, level),
         }
-        if discrete:
+        if bool(self._discrete.any()):
             lower = self.cdf(torch.where(self._discrete, y - 1, y))
-            pit = metrics.pit(lower, self.cdf(y), torch.Generator().manual_seed(0))
+            pit = metrics.pit(lower, self.cdf(y), torch.Generator().manual_seed(seed))
             scores["pit_coverage"] = metrics.pit_coverage(pit, level)
+            scores["pit_coverage_50"] = metrics.pit_coverage(pit, 0.5)
         return scores
 
     def to_frame(self, levels: Sequence[float] = (0.5, 0.9)) -> Any:
-        """A pandas table: one row per node, with mean, median, standard deviation, intervals."""
+        """A pandas table: one row per node, with mean, median, standard deviation, intervals.
+
+        The index is the nodes' names if the data have them, else their numbers.
+        """
         import pandas as pd
 
-        columns: dict[str, Any] = {"node": self.nodes.numpy()}
-        if self.names is not None:
-            columns["name"] = [self.names[int(node)] for node in self.nodes]
-        columns["mean"] = self.mean.numpy()
+        numbers = self.nodes.tolist()
+        index = numbers if self.names is None else [self.names[node] for node in numbers]
+        columns: dict[str, Any] = {"mean": self.mean.numpy()}
         columns["median"] = self.median.numpy()
         columns["sd"] = self.variance.sqrt().numpy()
         for level in levels:
             lower, upper = self.interval(level)
             columns[f"lower_{100 * level:g}"] = lower.numpy()
             columns[f"upper_{100 * level:g}"] = upper.numpy()
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=pd.Index(index, name="node"))
 
     def plot(self, y: Tensor | None = None, *, level: float = 0.9, axes: Any = None) -> Any:
         """Intervals in the order of their medians, with the true values if they are given."""
@@ -174,7 +200,8 @@ class Prediction:
         return plot_prediction(self, None if y is None else self._values(y), level, axes)
 
     def __repr__(self) -> str:
-        parts = "" if len(self._parts) == 1 else f", mixture of {len(self._parts)}"
+        total = sum(part.batch_shape.numel() for part in self._parts)
+        parts = "" if total == 1 else f", mixture of {total}"
         return (
             f"Prediction(nodes={len(self.nodes)}{parts})\n"
             "  .mean  .median  .quantile(q)  .interval(0.9)  .samples  .score(y)  .to_frame()  "
@@ -183,42 +210,69 @@ class Prediction:
 
     # ---------------------------------------------------------------- internals
 
-    @cached_property
-    def _discrete(self) -> Tensor:
-        flags = getattr(self._parts[0], "discrete_nodes", None)
-        every = torch.zeros(len(self._parts[0].nodes), dtype=torch.bool)
-        return (every if flags is None else flags)[self._index]
+    @property
+    def _width(self) -> int:
+        """The number of nodes of the parts."""
+        return len(self._parts[0].nodes)
 
-    def _values(self, y: Tensor) -> Tensor:
+    def _rows(self, function: Callable[[Any], Tensor]) -> Tensor:
+        """A function of every element of every part, ``(elements, nodes of the parts)``."""
+        with torch.no_grad():
+            return torch.cat([function(part).reshape(-1, self._width) for part in self._parts])
+
+    @cached_property
+    def _discrete_parts(self) -> Tensor:
+        flags = getattr(self._parts[0], "discrete_nodes", None)
+        return torch.zeros(self._width, dtype=torch.bool) if flags is None else flags
+
+    @property
+    def _discrete(self) -> Tensor:
+        return self._discrete_parts[self._index]
+
+    def _numbers(self, nodes: Any) -> Tensor:
+        """Nodes as numbers, whether they are given as numbers or names."""
+        given = nodes.tolist() if torch.is_tensor(nodes) else list(nodes)
+        place = {name: k for k, name in enumerate(self.names or ())}
+        named = [place.get(node, node) if isinstance(node, str) else node for node in given]
+        if any(isinstance(n, bool) or int(n) != n if not isinstance(n, str) else 1 for n in named):
+            wrong = next((n for n in named if isinstance(n, str)), named[0])
+            raise InvalidArgumentError(
+                "nodes",
+                "numbers of nodes, or names if the data have `names`",
+                repr(wrong),
+                "A mask is mask.nonzero().squeeze(-1).",
+            )
+        return torch.tensor([int(node) for node in named], dtype=torch.int64)
+
+    def _values(self, y: Any) -> Tensor:
         y = torch.as_tensor(y)
-        if len(y) == len(self.nodes):
+        if y.dim() == 1 and len(y) == len(self.nodes):
             return y
-        if len(y) > int(self.nodes.max()):
+        if y.dim() == 1 and len(y) == (self._num_nodes or int(self.nodes.max()) + 1):
             return y[self.nodes]
         raise InvalidArgumentError(
             "y",
             f"of length {len(self.nodes)}, or one value per node of the graph",
-            f"length {len(y)}",
+            f"length {len(y)}" if y.dim() == 1 else f"shape {tuple(y.shape)}",
             "Give the true values in the order of `prediction.nodes`.",
         )
 
-    def _full(self, y: Tensor) -> Tensor:
+    def _full(self, y: Any) -> Tensor:
         """A value at the reported nodes as one at all nodes of the parts, NaN elsewhere."""
         y = self._values(y)
-        full = torch.full((len(self._parts[0].nodes),), torch.nan, dtype=y.dtype)
-        return full.index_copy(0, self._index, y)
+        full = torch.full((self._width,), torch.nan, dtype=self.mean.dtype)
+        return full.index_copy(0, self._index, y.to(full.dtype))
 
     def _cdf(self, full: Tensor) -> Tensor:
-        return torch.stack([part.cdf(full) for part in self._parts]).mean(0).detach()
+        return self._rows(lambda part: part.cdf(_expanded(full, part))).mean(0)
 
     def _quantile(self, level: float) -> Tensor:
         """The quantile at every node of the parts."""
-        ends = torch.stack([part.quantile(level) for part in self._parts]).detach()
-        if len(ends) == 1:
-            return ends[0]
+        ends = self._rows(lambda part: part.quantile(level))
         low, high = ends.amin(0), ends.amax(0)
-        flags = getattr(self._parts[0], "discrete_nodes", None)
-        discrete = torch.zeros_like(low, dtype=torch.bool) if flags is None else flags
+        if len(ends) == 1:
+            return high
+        discrete = self._discrete_parts
         low = torch.where(discrete, low - 1, low)  # not reached, unless both ends agree
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -229,3 +283,8 @@ class Prediction:
             high = torch.where(reached, torch.minimum(middle, high), high)
             low = torch.where(reached, low, middle)
         return high
+
+
+def _expanded(full: Tensor, part: Any) -> Tensor:
+    """One value for all elements of a batch."""
+    return full.expand(*part.batch_shape, -1)

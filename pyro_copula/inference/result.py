@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,28 +11,44 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgumentError
-from ..models import CopulaGNN
+from ..models import CopulaGNN, NodeData
 from .files import write_record
-from .prediction import Prediction
+from .predictor import Predictor
 from .training import History
 
-_MAX_PARTS = 200
+#: A prediction mixes at most so many posterior draws, evenly thinned, in batches of so many
+#: numbers: enough to make loops cheap, few enough for the memory.
+_MAX_PARTS, _BATCH_NUMBERS = 200, 200_000
 
 
-@dataclass
-class Fit:
-    """A fitted model.
+@dataclass(repr=False)
+class Fit(Predictor):
+    """A fitted model, as :func:`pyro_copula.fit` gives it.
 
     Attributes:
         model: The model, built for the data and with its modules as they were fitted.
         method: ``"mle"``, ``"map"``, ``"svi"`` or ``"nuts"``.
-        posterior: Draws of the global parameters, each ``(chains, draws)``; None for ``"mle"``
-            and ``"map"``.
         history: What happened in training.
+        posterior: Draws of the parameters, each ``(chains, draws, ...)``; None for ``"mle"`` and
+            ``"map"``.
         diagnostics: What the sampler says (R-hat, effective sample size, divergences).
-        settings: What was asked for, the seed included.
+        settings: The options that were used, the seed included.
         versions: The versions of what ran.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b")
+        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
+        >>> found = pc.fit(model, data, data.train_mask, schedule=pc.Schedule(max_epochs=20))
+        >>> found
+        CopulaGNN(backbone='linear', marginal='normal', precision='laplacian')
+          method     mle, seed 0
+          nodes      300, of which 100 observed
+          training   stopped at 20 steps, still improving
+          parameters tau ..., gamma ...
+          next: .predict()  .plot_history()  .refit(method='nuts')  .save(path)
+        >>> sorted(found.scalars), found.converged
+        (['gamma', 'tau'], False)
     """
 
     model: CopulaGNN
@@ -47,64 +63,65 @@ class Fit:
     def scalars(self) -> dict[str, float]:
         """The global parameters: fitted values, or posterior means."""
         if self.posterior is not None:
-            return {name: float(draws.mean()) for name, draws in self.posterior.items()}
+            return {name: float(self.posterior[name].mean()) for name in self.model.scalars}
         return {name: float(scalar().detach()) for name, scalar in self.model.scalars.items()}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended it."""
+        return self.history.interrupted or bool(self.diagnostics.get("interrupted"))
 
     @property
     def converged(self) -> bool:
         """Whether the fit ended as it should."""
+        if self.interrupted:
+            return False
         if self.method == "nuts":
             return self.diagnostics["max_r_hat"] < 1.05 and not self.diagnostics["divergences"]
-        return self.history.converged
+        second = self.diagnostics.get("posterior", "converged")
+        return self.history.converged and second.startswith("converged")
 
-    def joint(self) -> list[Any]:
-        """The joint laws of all nodes: one, or one per posterior draw (thinned to 200)."""
+    @property
+    def _data(self) -> NodeData:
+        return self.model.data
+
+    def _laws(self, hidden: Tensor | None = None) -> list[Any]:
+        model = self.model
+        if hidden is not None:
+            model = copy.deepcopy(model)
+            model.observe(model.data.hide(hidden))
+        model.eval()
         with torch.no_grad():
-            self.model.eval()
-            outputs = self.model.outputs()
             if self.posterior is None:
-                return [self.model.joint(outputs)]
-            flat = {name: draws.reshape(-1) for name, draws in self.posterior.items()}
+                return [model.joint()]
+            sampled = "last_layer" in self.posterior
+            fixed = {"hidden": model.hidden()} if sampled else {"outputs": model.outputs()}
+            flat = {name: draws.flatten(0, 1) for name, draws in self.posterior.items()}
             total = len(next(iter(flat.values())))
             chosen = torch.linspace(0, total - 1, min(total, _MAX_PARTS)).round().long()
+            size = max(1, _BATCH_NUMBERS // model.data.num_nodes)
             return [
-                self.model.joint(outputs, **{name: draws[k] for name, draws in flat.items()})
-                for k in chosen
+                model.joint(**fixed, **{name: draws[some] for name, draws in flat.items()})
+                for some in chosen.split(size)
             ]
 
-    def predict(
-        self,
-        num_samples: int = 1000,
-        *,
-        given: str = "observed",
-        nodes: Tensor | Sequence[int] | None = None,
-    ) -> Prediction:
-        """Predicts values.
+    def refit(self, method: str, **options: Any) -> Any:
+        """Fits again by another method, starting from this fit's parameters.
 
         Args:
-            num_samples: The number of joint draws in ``samples``.
-            given: ``"observed"``: every missing node given the observed ones; ``"none"``: every
-                node from its marginal alone, as if nothing were observed.
-            nodes: Some of these nodes only.
+            method: As in :func:`pyro_copula.fit`; ``"nuts"`` samples where this fit ended.
+            **options: As there; those of this fit are not taken over, except for the seed.
         """
-        if given not in ("observed", "none"):
-            raise InvalidArgumentError(
-                "given", '"observed" or "none"', repr(given), 'Use given="observed".'
-            )
-        y = self.model.data.y
-        with torch.no_grad():
-            if given == "none":
-                parts = [law.unconditional() for law in self.joint()]
-            else:
-                parts = [law.condition(y) for law in self.joint()]
-        chosen = None if nodes is None else torch.as_tensor(nodes)
-        return Prediction(parts, chosen, num_samples=num_samples, names=self.settings.get("names"))
-
-    def refit(self, method: str, **options: Any) -> Any:
-        """Fits again by another method, starting from this fit's parameters."""
         from .fitting import fit
 
+        options = {"seed": self.settings.get("seed", 0), **options}
         return fit(self.model, self.model.data, method=method, start=self, **options)
+
+    def plot_history(self, axes: Any = None) -> Any:
+        """Draws the loss at every step and the validation score at every look."""
+        from .plots import plot_history
+
+        return plot_history(self.history, axes)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit to a file that :func:`pyro_copula.load_fit` reads."""
@@ -137,27 +154,57 @@ class Fit:
             f"{self.model!r}",
             f"  method     {self.method}, seed {self.settings.get('seed')}",
             f"  nodes      {data.num_nodes}, of which {observed} observed",
-            f"  ended      {self.history.verdict}"
-            if self.method != "nuts"
-            else f"  sampler    R-hat {self.diagnostics['max_r_hat']:.3f}, "
-            f"{self.diagnostics['divergences']} divergences",
+            f"  training   {self.history.verdict}",
         ]
-        values = ", ".join(f"{name} {value:.3g}" for name, value in self.scalars.items())
+        if self.model.family_reason:
+            lines.insert(1, f"  marginal   {self.model.family_reason}")
+        if self.method == "svi" and "posterior" in self.diagnostics:
+            lines.append(f"  posterior  {self.diagnostics['posterior']}")
+        if self.method == "nuts":
+            lines.append(f"  sampler    {self._sampler()}")
+        values = ", ".join(self._described(name) for name in self.model.scalars)
         if values:
             lines.append(f"  parameters {values}")
         return "\n".join(lines)
 
+    def _sampler(self) -> str:
+        said = self.diagnostics
+        chains, draws = said["diverging"].shape
+        ended = f"; {said['interrupted']}" if said["interrupted"] else ""
+        return (
+            f"{chains} x {draws} draws, R-hat {said['max_r_hat']:.3f}, effective sample size "
+            f"{said['min_effective_sample_size']:.0f}, {said['divergences']} divergences{ended}"
+        )
+
+    def _described(self, name: str) -> str:
+        if self.posterior is None:
+            return f"{name} {self.scalars[name]:.3g}"
+        draws = self.posterior[name]
+        return f"{name} {float(draws.mean()):.3g} (sd {float(draws.std(correction=0)):.2g})"
+
     def __repr__(self) -> str:
-        return f"{self.summary()}\n  next: .predict()  .refit(method='nuts')  .save(path)"
+        onward = "" if self.method == "nuts" else "  .refit(method='nuts')"
+        return f"{self.summary()}\n  next: .predict()  .plot_history(){onward}  .save(path)"
 
 
-@dataclass
-class Ensemble:
+@dataclass(repr=False)
+class Ensemble(Predictor):
     """Several fits of the same model from different seeds, predicting as an equal mixture.
 
     Attributes:
         fits: The fits.
-        settings: What was asked for.
+        settings: The options that were used.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b")
+        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
+        >>> short = pc.Schedule(max_epochs=5)
+        >>> ensemble = pc.fit(model, data, data.train_mask, restarts=2, schedule=short)
+        >>> len(ensemble.fits), ensemble.method
+        (2, 'mle')
+        >>> ensemble.predict().mean.shape
+        torch.Size([200])
     """
 
     fits: list[Fit]
@@ -184,17 +231,12 @@ class Ensemble:
         rows = [fit.scalars for fit in self.fits]
         return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
-    def predict(
-        self,
-        num_samples: int = 1000,
-        *,
-        given: str = "observed",
-        nodes: Tensor | Sequence[int] | None = None,
-    ) -> Prediction:
-        """Predicts by the equal mixture of the fits; see :meth:`Fit.predict`."""
-        parts = [part for fit in self.fits for part in fit.predict(given=given)._parts]
-        chosen = None if nodes is None else torch.as_tensor(nodes)
-        return Prediction(parts, chosen, num_samples=num_samples, names=self.settings.get("names"))
+    @property
+    def _data(self) -> NodeData:
+        return self.model.data
+
+    def _laws(self, hidden: Tensor | None = None) -> list[Any]:
+        return [law for fit in self.fits for law in fit._laws(hidden)]
 
     def save(self, path: str | Path) -> None:
         """Writes the fits to a file that :func:`pyro_copula.load_fit` reads."""
@@ -203,7 +245,9 @@ class Ensemble:
 
     def __repr__(self) -> str:
         ended = sum(fit.converged for fit in self.fits)
+        asked = self.settings.get("restarts", len(self.fits))
+        of = f" of {asked}" if asked != len(self.fits) else ""
         return (
-            f"Ensemble of {len(self.fits)} fits, {ended} converged\n{self.fits[0].summary()}\n"
+            f"Ensemble of {len(self.fits)}{of} fits, {ended} converged\n{self.fits[0].summary()}\n"
             "  next: .predict()  .fits[k]  .save(path)"
         )

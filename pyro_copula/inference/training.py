@@ -12,15 +12,17 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from ..errors import TrainingError
-from .files import read_record, write_record
+from ..errors import InvalidArgumentError, TrainingError
+from .checkpoint import NOWHERE, Slot, random_state, set_random_state
+
+#: More non-finite losses than this, and the fit is given up.
+_MAX_SETBACKS = 10
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Schedule:
         patience: Training ends after so many looks without a better score.
         tolerance: A score counts as better from this difference on.
         save_every: A checkpoint is written every so many looks.
+
+    Example:
+        >>> Schedule(max_epochs=500)
+        Schedule(max_epochs=500, check_every=5, patience=20, tolerance=1e-05, save_every=4)
     """
 
     max_epochs: int = 2000
@@ -40,6 +46,18 @@ class Schedule:
     patience: int = 20
     tolerance: float = 1e-5
     save_every: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("max_epochs", "check_every", "patience", "save_every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidArgumentError(
+                    name, "a positive integer", repr(value), f"Use {getattr(Schedule, name)}."
+                )
+        if not 0 <= self.tolerance < math.inf:
+            raise InvalidArgumentError(
+                "tolerance", "finite and not negative", repr(self.tolerance), "Use 1e-5."
+            )
 
 
 @dataclass
@@ -53,6 +71,10 @@ class History:
         best_score: That score.
         verdict: How training ended, in words.
         setbacks: The steps at which the loss was not finite.
+
+    Example:
+        >>> History(losses=[1.2, 1.1], verdict="converged: best validation score at step 1")
+        History(2 steps, converged: best validation score at step 1)
     """
 
     losses: list[float] = field(default_factory=list)
@@ -67,6 +89,15 @@ class History:
         """Whether training ended because the score stopped improving."""
         return self.verdict.startswith("converged")
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether training ended because the user wished it."""
+        return self.verdict.startswith("interrupted")
+
+    def __repr__(self) -> str:
+        again = f", {len(self.setbacks)} setbacks" if self.setbacks else ""
+        return f"History({len(self.losses)} steps, {self.verdict}{again})"
+
 
 def train(
     loss: Callable[[], Tensor],
@@ -77,7 +108,7 @@ def train(
     *,
     progress: bool,
     label: str = "fit",
-    checkpoint: Path | None = None,
+    slot: Slot = NOWHERE,
 ) -> History:
     """Minimises a loss; the module ends in the state with the best score.
 
@@ -89,18 +120,19 @@ def train(
         schedule: How long, and when to look.
         progress: Whether to show a progress bar.
         label: What the bar says.
-        checkpoint: Where to keep the state; resumed from if it exists.
+        slot: Where to keep the state; resumed from if something is there.
 
     Raises:
         TrainingError: If the loss is not finite from the start, or again and again.
     """
-    history = History()
-    best = _snapshot(module)
-    good = (_snapshot(module), copy.deepcopy(optimizer.state_dict()))
-    start = 0
-    if checkpoint is not None and checkpoint.exists():
-        start, history, best = _resume(checkpoint, module, optimizer)
-        good = (_snapshot(module), copy.deepcopy(optimizer.state_dict()))
+    history, best, start = History(), _snapshot(module), 0
+    record = slot.load()
+    if record is not None:
+        history, best, start = _resume(record, module, optimizer)
+    if record is not None and record["state"] is None:
+        module.load_state_dict(best)
+        return history
+    good = _Good(module, optimizer)
     bar = tqdm(total=schedule.max_epochs, initial=start, desc=label, disable=not progress)
     try:
         for epoch in range(start, schedule.max_epochs):
@@ -108,24 +140,49 @@ def train(
                 break
             looked = bool(history.scores) and history.scores[-1][0] == epoch  # before a resume
             if epoch % schedule.check_every == 0 and not looked:
-                _look(epoch, _score(score), history, module, best, schedule)
-                good = (_snapshot(module), copy.deepcopy(optimizer.state_dict()))
-                looks = len(history.scores)
-                if checkpoint is not None and (looks % schedule.save_every == 0):
-                    _save(checkpoint, epoch, history, best, module, optimizer)
-                bar.set_postfix(score=f"{history.scores[-1][1]:.4f}")
+                _look(epoch, _score(score, history), history, module, best, schedule)
+                good = _Good(module, optimizer)
                 if history.converged:
                     break
+                if len(history.scores) % schedule.save_every == 0:
+                    slot.save(_record(epoch, history, best, module, optimizer))
+                bar.set_postfix(score=f"{history.scores[-1][1]:.4f}")
             _step(epoch, loss, module, optimizer, history, good)
             bar.update()
         else:
             history.verdict = f"stopped at {schedule.max_epochs} steps, still improving"
     except KeyboardInterrupt:
+        # Not marked as finished in the checkpoint: the same call goes on from the last save.
         history.verdict = f"interrupted at step {len(history.losses)}; the best state is kept"
     finally:
         bar.close()
+    if not history.interrupted:
+        if history.best_score == -math.inf:
+            raise TrainingError(
+                "The validation score was not finite at any look",
+                "Check the values of the validation nodes, or choose others.",
+            )
+        finished = {"epoch": schedule.max_epochs, "history": asdict(history), "best": dict(best)}
+        slot.save({**finished, "state": None})
     module.load_state_dict(best)
     return history
+
+
+class _Good:
+    """The state at the last look, to which a setback returns."""
+
+    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.module = _snapshot(module)
+        self.optimizer = copy.deepcopy(optimizer.state_dict())
+        self.setbacks = 0
+
+    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Goes back, with half the step of the last attempt from here."""
+        self.setbacks += 1
+        module.load_state_dict(self.module)
+        optimizer.load_state_dict(copy.deepcopy(self.optimizer))
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.5**self.setbacks
 
 
 def _step(
@@ -134,7 +191,7 @@ def _step(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     history: History,
-    good: tuple[dict[str, Tensor], dict[str, Any]],
+    good: _Good,
 ) -> None:
     optimizer.zero_grad()
     try:
@@ -154,22 +211,21 @@ def _step(
         optimizer.step()
         return
     history.setbacks.append(epoch)
-    if epoch == 0 or len(history.setbacks) > 10:
+    if epoch == 0 or len(history.setbacks) > _MAX_SETBACKS:
         raise TrainingError(
             "The loss is not finite" + (" at the start" if epoch == 0 else f" at step {epoch}"),
             "Check the scale of the features and values, or lower `lr`.",
         )
-    module.load_state_dict(good[0])
-    optimizer.load_state_dict(copy.deepcopy(good[1]))
-    for group in optimizer.param_groups:
-        group["lr"] *= 0.5 ** len(history.setbacks)
+    good.restore(module, optimizer)
 
 
-def _score(score: Callable[[], float]) -> float:
+def _score(score: Callable[[], float], history: History) -> float:
     """The score, or the worst one where there is none."""
     try:
         value = score()
     except (ValueError, ArithmeticError):
+        if history.losses and history.best_score == -math.inf:
+            raise  # never a score, though losses are finite: the question is wrong
         return -math.inf
     return value if math.isfinite(value) else -math.inf
 
@@ -194,35 +250,30 @@ def _snapshot(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
-def _save(
-    path: Path,
+def _record(
     epoch: int,
     history: History,
     best: dict[str, Tensor],
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
-) -> None:
-    write_record(
-        path,
-        "checkpoint",
-        {
-            "epoch": epoch,
-            "history": asdict(history),
-            "best": best,
-            "state": _snapshot(module),
-            "optimizer": optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-        },
-    )
+) -> dict[str, Any]:
+    return {
+        "epoch": epoch,
+        "history": asdict(history),
+        "best": dict(best),
+        "state": _snapshot(module),
+        "optimizer": optimizer.state_dict(),
+        "random": random_state(),
+    }
 
 
 def _resume(
-    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, History, dict[str, Tensor]]:
-    record = read_record(path, "checkpoint")
-    module.load_state_dict(record["state"])
-    optimizer.load_state_dict(record["optimizer"])
-    torch.set_rng_state(record["random"])
+    record: dict[str, Any], module: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[History, dict[str, Tensor], int]:
     history = History(**record["history"])
     history.scores = [(int(epoch), float(score)) for epoch, score in history.scores]
-    return record["epoch"], history, record["best"]
+    if record["state"] is not None:  # else it is finished, and only the best state counts
+        module.load_state_dict(record["state"])
+        optimizer.load_state_dict(record["optimizer"])
+        set_random_state(record["random"])
+    return history, dict(record["best"]), record["epoch"]

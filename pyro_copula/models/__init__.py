@@ -1,17 +1,39 @@
-"""CopulaGNN and what it is made of: families of marginals, priors, data."""
+"""CopulaGNN and what it is made of: families of marginals, recipes, priors, data."""
 
+from .continuous_families import (
+    GammaFamily,
+    LogNormalFamily,
+    NormalFamily,
+    SinhArcsinhFamily,
+    StudentTFamily,
+)
 from .copula_gnn import CopulaGNN
+from .count_families import BernoulliFamily, CountFamily
 from .data import NodeData
-from .families import FAMILIES, MarginalFamily, choose_family
+from .families import FAMILIES, choose_family, make_family
+from .family import MarginalFamily
+from .mixed_family import MixedFamily
 from .precisions import PRECISIONS
 from .priors import default_prior
+from .recipes import RECIPES, Recipe
 
 __all__ = [
     "FAMILIES",
     "PRECISIONS",
+    "RECIPES",
+    "BernoulliFamily",
     "CopulaGNN",
+    "CountFamily",
+    "GammaFamily",
+    "LogNormalFamily",
     "MarginalFamily",
+    "MixedFamily",
     "NodeData",
+    "NormalFamily",
+    "Recipe",
+    "SinhArcsinhFamily",
+    "StudentTFamily",
     "choose_family",
     "default_prior",
+    "make_family",
 ]

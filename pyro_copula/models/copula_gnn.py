@@ -11,93 +11,118 @@ from typing import Any
 
 import pyro
 import torch
-from pyro.nn import PyroModule, pyro_method
+from pyro.nn import pyro_method
 from torch import Tensor
 
 from ..distributions import GaussianCopula, GraphNormal
 from ..errors import InvalidArgumentError
-from ..nn import graph_features, make_backbone, neighbour_outcomes
+from ..nn import LastLayer, make_backbone
 from ..precision import SparsePrecision
-from ..scalars import Constrained, Proportion
+from ..scalars import Proportion
+from .continuous_families import NormalFamily
 from .data import NodeData
-from .families import NormalFamily, make_family
-from .precisions import make_precision
-from .priors import default_prior
+from .families import automatic_family, make_family
+from .family import MarginalFamily
+from .features import Features
+from .parameters import Parameters
+from .precisions import Independent, make_precision
+from .priors import read_prior
+from .recipes import DEFAULT, find_recipe, resolve
+from .specification import check_arguments, describe, specification
 
 
-class CopulaGNN(PyroModule):
+class CopulaGNN(Parameters):
     """Node outcomes whose marginals come from a network and whose dependence from a precision.
 
     Args:
-        backbone: ``"linear"``, ``"mlp"``, ``"gcn"``, ``"sage"``, ``"gat"``, ``"appnp"``,
-            ``"published_sage"``, or a module ``(x, edge_index) -> (num_nodes, out_channels)``.
-        marginal: The name of a family (see ``pyro_copula.models.FAMILIES``), a
-            :class:`~pyro_copula.models.MarginalFamily`, or ``"auto"``, which looks at the values.
-        precision: ``"normalized_adjacency"``, ``"laplacian"``, ``"car"``, ``"edge_regression"``,
-            ``"weighted_laplacian"``, ``"none"`` (independent nodes, the baseline), or a module
-            that makes a precision.
+        backbone: ``"linear"``, ``"mlp"``, ``"gcn"``, ``"sage"`` (the default), ``"gat"``,
+            ``"appnp"``, ``"published_sage"``, a module ``(x, edge_index) -> (num_nodes,
+            out_channels)``, or a function ``(in_channels, out_channels) -> module``.
+        marginal: ``"auto"`` (the default), which looks at the values; the name of a family (see
+            ``pyro_copula.models.FAMILIES``); a dictionary with its options, such as ``{"family":
+            "negative_binomial", "dispersion": "node"}``; or a
+            :class:`~pyro_copula.MarginalFamily`, class or object.
+        precision: ``"normalized_adjacency"`` (the default), ``"laplacian"``, ``"car"``,
+            ``"edge_regression"``, ``"weighted_laplacian"``, ``"none"`` (independent nodes, the
+            baseline), a dictionary with options, such as ``{"family": "car", "rho": 0.5}``, or a
+            module that makes a precision.
+        recipe: ``"continuous"`` or ``"counts"``: other defaults for the arguments of this model
+            and of its fit, those found to predict best (``pyro_copula.models.RECIPES`` says what
+            was measured). What is given explicitly wins.
         hidden_channels: The width of hidden layers; 16 as in the paper.
-        num_layers: The number of layers; 2 as in the paper.
-        dropout: The share of hidden channels dropped in training.
+        num_layers: The number of layers; 2 as in the paper, which is one hidden layer.
+        dropout: The share of hidden channels dropped in training; none by default.
         linear_skip: Whether a linear regression on the features is added to the network.
         graph_features: Whether log degree and neighbours' mean features join the features.
-        neighbour_outcomes: Whether the mean outcome of *other* observed neighbours joins them.
+        neighbour_outcomes: Whether the mean outcome of *other* observed neighbours is used too.
+            No network passes it on, so that a node's own value never reaches its own marginal.
         nugget: Whether a learned share of independent noise stands beside the graph field.
-        exposure: The name of an attribute of the data whose logarithm is added to the log mean of
-            counts (population, births).
+        exposure: The name of an attribute of the data whose logarithm is added to the log mean
+            (population, births).
         clip_features: Standardised features are clamped to plus or minus this.
         discrete: The rule for discrete marginals.
         tail_clip: See :class:`~pyro_copula.GaussianCopula`.
         priors: Priors in place of the default ones, by name.
+        last_layer_prior: The standard deviation of independent normal priors on the weights and
+            biases of the network's last layer (a linear skip included): they become the site
+            ``"last_layer"``. Without it the whole network is at its estimate.
         backend: How precisions are factored.
 
     Example:
-        >>> CopulaGNN(backbone="sage", marginal="negative_binomial", precision="car")
-        CopulaGNN(backbone='sage', marginal='negative_binomial', precision='car')
+        >>> from torch_geometric.data import Data
+        >>> data = Data(
+        ...     x=torch.eye(4),
+        ...     edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        ...     y=torch.tensor([3.0, 14.0, 0.0, float("nan")]),
+        ... )
+        >>> model = CopulaGNN("linear", "auto", "car").build(data)
+        >>> model
+        CopulaGNN(backbone='linear', marginal='negative_binomial', precision='car')
+        >>> model.family_reason
+        'marginal="auto" chose \\'negative_binomial\\': counts with ... of a Poisson law'
+        >>> sorted(model.scalars)
+        ['dispersion', 'dispersion_power', 'rho']
+        >>> model.joint().condition(data.y).nodes
+        tensor([3])
     """
 
     def __init__(
         self,
-        backbone: Any = "sage",
-        marginal: Any = "auto",
-        precision: Any = "normalized_adjacency",
+        backbone: Any = DEFAULT,
+        marginal: Any = DEFAULT,
+        precision: Any = DEFAULT,
         *,
-        hidden_channels: int = 16,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-        linear_skip: bool = False,
-        graph_features: bool = False,
-        neighbour_outcomes: bool = False,
-        nugget: bool = False,
+        recipe: str | None = None,
+        hidden_channels: int = DEFAULT,
+        num_layers: int = DEFAULT,
+        dropout: float = DEFAULT,
+        linear_skip: bool = DEFAULT,
+        graph_features: bool = DEFAULT,
+        neighbour_outcomes: bool = DEFAULT,
+        nugget: bool = DEFAULT,
         exposure: str | None = None,
-        clip_features: float | None = None,
+        clip_features: float | None = DEFAULT,
         discrete: str = "midpoint",
         tail_clip: float | None = None,
         priors: dict[str, Any] | None = None,
+        last_layer_prior: float | None = None,
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        self.spec = {"backbone": backbone, "marginal": marginal, "precision": precision}
-        self.network_options: dict[str, Any] = {
-            "hidden_channels": hidden_channels,
-            "num_layers": num_layers,
-            "dropout": dropout,
-            "linear_skip": linear_skip,
-        }
-        self.feature_options: dict[str, Any] = {
-            "graph_features": graph_features,
-            "neighbour_outcomes": neighbour_outcomes,
-            "clip_features": clip_features,
-        }
-        self.with_nugget = nugget
-        self.exposure = exposure
-        self.discrete = discrete
-        self.tail_clip = tail_clip
-        self.given_priors = dict(priors or {})
-        self.backend = backend
-        self.recipe_restarts = 1
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        chosen = find_recipe(recipe)
+        #: Arguments of :func:`pyro_copula.fit` that the recipe sets.
+        self.fit_defaults: dict[str, Any] = dict(chosen.fit)
+        self.arguments = resolve(chosen, arguments)
+        self.given_priors = {k: read_prior(k, prior) for k, prior in (priors or {}).items()}
+        self.last_layer_prior = last_layer_prior
         self._data: NodeData | None = None
-        self.features = torch.zeros(0, 0)
+        check_arguments(self.arguments)
+
+    @property
+    def exposure(self) -> str | None:
+        """The name of the data's attribute with exposures."""
+        return self.arguments["exposure"]
 
     # ---------------------------------------------------------------- meeting the data
 
@@ -121,114 +146,141 @@ class CopulaGNN(PyroModule):
             observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at.
         """
         model = copy.deepcopy(self)
-        model.observe(NodeData.from_pyg(data, observed, self.exposure))
-        width = model.features.shape[1]
-        known = model.data.observed
-        offset = model.data.offset
-        y = model.data.y[known]
-        family = make_family(self.spec["marginal"], y, None if offset is None else offset[known])
-        if isinstance(family, NormalFamily) and self.spec["precision"] == "none":
-            family.untie()
-        family.check(y)
-        family.start(y, None if offset is None else offset[known])
-        model.family = family
+        data = model._data = NodeData.from_pyg(data, observed, self.exposure)
+        model.family = model._make_family(data)
+        model.feature_maker = Features(
+            **model._some("graph_features", "neighbour_outcomes", "clip_features")
+        )
+        model.feature_maker.make(data, model.family, start=True)
         model.backbone = make_backbone(
-            self.spec["backbone"], width, family.out_channels, **self.network_options
+            model.arguments["backbone"],
+            model.features.shape[1],
+            model.family.out_channels,
+            num_own=model.feature_maker.num_outcomes,
+            **model._some("hidden_channels", "num_layers", "dropout", "linear_skip"),
         )
         model.precision = make_precision(
-            self.spec["precision"], model.data.graph, width, self.backend
+            model.arguments["precision"],
+            data.graph,
+            model.feature_maker.fixed.shape[1],
+            model.arguments["backend"],
         )
-        if not (isinstance(family, NormalFamily) and family.tied):
+        if isinstance(model.precision.module, Independent) and isinstance(
+            model.family, NormalFamily
+        ):
+            model.family.untie()
+        if not model.is_tied:
             model.precision.fix_overall_scale()
-        model.nugget = Proportion("nugget", 0.3) if self.with_nugget else None
-        unknown = set(self.given_priors) - set(model.scalars)
+        model.nugget = Proportion("nugget", 0.3) if self.arguments["nugget"] else None
+        unknown = set(self.given_priors) - set(model.priors)
         if unknown:
             raise InvalidArgumentError(
                 "priors",
-                f"for global parameters of this model: {sorted(model.scalars)}",
+                f"for global parameters of this model: {sorted(model.priors)}",
                 f"{sorted(unknown)}",
                 "Drop the others, or choose the family and precision that have them.",
             )
         return model
 
+    def _some(self, *names: str) -> dict[str, Any]:
+        return {name: self.arguments[name] for name in names}
+
+    def _make_family(self, data: NodeData) -> MarginalFamily:
+        known, offset = data.known, data.offset
+        if isinstance(self.arguments["marginal"], str) and self.arguments["marginal"] == "auto":
+            seen = ~torch.isnan(known)
+            seen_offset = None if offset is None else offset[seen]
+            # kept, so that a saved fit does not have to choose again
+            self.arguments["marginal"] = automatic_family(known[seen], seen_offset)
+        family = make_family(self.arguments["marginal"])
+        if offset is not None and not family.uses_offset:
+            raise InvalidArgumentError(
+                "exposure",
+                "None unless it multiplies the mean of counts or of positive values",
+                f"{self.exposure!r} with a {type(family).__name__}",
+                'Use marginal="poisson", "negative_binomial", "gamma" or "lognormal".',
+            )
+        family.prepare(data.y, offset, known)
+        return family
+
     def observe(self, data: NodeData) -> None:
         """Replaces the values (and with them the features made of them), not the modules."""
         self._data = data
-        self.features = self._make_features(data)
+        self.feature_maker.make(data, self.family)
 
-    def _make_features(self, data: NodeData) -> Tensor:
-        options = self.feature_options
-        columns = [data.x]
-        if options["graph_features"]:
-            columns.append(graph_features(data.graph, data.x))
-        if options["neighbour_outcomes"]:
-            columns.append(neighbour_outcomes(data.graph, self._outcome_scale(data), data.observed))
-        x = torch.cat(columns, dim=-1)
-        spread = x.std(0, correction=0)
-        x = torch.where(spread > 1e-12, (x - x.mean(0)) / spread.clamp(min=1e-12), 0.0)
-        clip = options["clip_features"]
-        return x if clip is None else x.clamp(-clip, clip)
+    @property
+    def features(self) -> Tensor:
+        """What goes into the network, ``(num_nodes, num_features)``."""
+        return self.feature_maker()
 
-    @staticmethod
-    def _outcome_scale(data: NodeData) -> Tensor:
-        """Values on the scale on which neighbours are averaged: the log rate for counts."""
-        y = data.y if data.exposure is None else data.y / data.exposure * data.exposure.mean()
-        seen = y[data.observed]
-        is_count = bool((seen >= 0).all()) and bool((data.y[data.observed] % 1 == 0).all())
-        return torch.log1p(y) if is_count else y
+    @property
+    def family_reason(self) -> str:
+        """Why the marginals are of this family, if it was chosen by ``marginal="auto"``."""
+        return self.family.reason if self._data is not None else ""
 
     # ---------------------------------------------------------------- the law
 
-    @property
-    def scalars(self) -> dict[str, Constrained]:
-        """The global parameters, by name: those of the precision, the nugget, the family."""
-        found = dict(self.precision.scalars)
-        if self.nugget is not None:
-            found["nugget"] = self.nugget
-        for name, scalar in self.family.scalars.items():
-            found[f"marginal_{name}" if name in found else name] = scalar
-        return found
+    def hidden(self) -> Any:
+        """What goes into the last layer of the network; see ``last_layer`` in :meth:`joint`."""
+        return LastLayer(self.backbone).hidden(self.features, self.data.graph.edge_index)
 
-    @property
-    def priors(self) -> dict[str, Any]:
-        """The priors of the global parameters."""
-        return {name: self.given_priors.get(name, default_prior(name)) for name in self.scalars}
+    def outputs(self, last_layer: Tensor | None = None, hidden: Any = None) -> Tensor:
+        """What the network says of every node, ``(*batch, num_nodes, out_channels)``.
 
-    def outputs(self) -> Tensor:
-        """What the network says of every node, ``(num_nodes, out_channels)``."""
-        return self.backbone(self.features, self.data.graph.edge_index)
+        Args:
+            last_layer: Weights and biases in place of the held ones, shape ``(*batch, size)``.
+            hidden: What :meth:`hidden` gives, if it is at hand.
+        """
+        edge_index = self.data.graph.edge_index
+        if last_layer is None:
+            return self.backbone(self.features, edge_index)
+        hidden = self.hidden() if hidden is None else hidden
+        return LastLayer(self.backbone)(hidden, edge_index, last_layer)
 
-    def joint(self, outputs: Tensor | None = None, **scalars: Any) -> GaussianCopula | GraphNormal:
+    def joint(
+        self,
+        outputs: Tensor | None = None,
+        *,
+        last_layer: Tensor | None = None,
+        hidden: Any = None,
+        **scalars: Any,
+    ) -> GaussianCopula | GraphNormal:
         """The joint law of all nodes.
 
         Args:
             outputs: The outputs of the network, computed if not given.
+            last_layer: Weights and biases of the last layer in place of the held ones, of shape
+                ``(*batch, last_layer_size)``; the outputs are then computed with them.
+            hidden: What :meth:`hidden` gives, so that draws of the last layer share it.
             **scalars: Global parameters in place of the held ones, each of shape ``(*batch,)``.
         """
-        data = self.data
-        outputs = self.outputs() if outputs is None else outputs
-        known = dict(self.precision.scalars)
+        data = self.data  # before all else: it says so if there are none
+        unknown = set(scalars) - set(self.scalars)
+        if unknown:
+            raise InvalidArgumentError(
+                "scalars",
+                f"among the global parameters of this model: {sorted(self.scalars)}",
+                f"{sorted(unknown)}",
+                "Drop the others.",
+            )
+        if outputs is None or last_layer is not None:
+            outputs = self.outputs(last_layer, hidden)
         K = self.precision(
-            self.features, **{name: scalars[name] for name in known if name in scalars}
+            self.feature_maker.fixed,
+            **{name: scalars[name] for name in self.precision.scalars if name in scalars},
         )
         nugget = None if self.nugget is None else self.nugget(scalars.get("nugget"))
-        family = {
-            name: scalars[key]
-            for name in self.family.scalars
-            if (key := f"marginal_{name}" if name in known else name) in scalars
-        }
-        if isinstance(self.family, NormalFamily) and self.family.tied:
-            return self._tied(outputs, K, nugget)
-        marginal = self.family(outputs, data.offset, **family)
+        family = self.family
+        if isinstance(family, NormalFamily) and family.tied:
+            return _tied(family, outputs, K, nugget)
+        names = self.family_names().items()
+        own = {name: scalars[key] for name, key in names if key in scalars}
         return GaussianCopula(
-            marginal, K, nugget=nugget, discrete=self.discrete, tail_clip=self.tail_clip
+            family(outputs, data.offset, **own),
+            K,
+            nugget=nugget,
+            **self._some("discrete", "tail_clip"),
         )
-
-    def _tied(self, outputs: Tensor, K: SparsePrecision, nugget: Tensor | None) -> GraphNormal:
-        """Normals with the variances of the precision, in units of the values' spread."""
-        square = self.family.spread.square()
-        noise = None if nugget is None else square * nugget / (1 - nugget)
-        return GraphNormal(self.family.location(outputs), K * (1 / square), nugget=noise)
 
     @pyro_method
     def model(self, y: Tensor | None = None) -> Tensor:
@@ -237,33 +289,27 @@ class CopulaGNN(PyroModule):
         Args:
             y: Values to condition on, NaN at missing nodes; without them, ``"y"`` is drawn.
         """
-        scalars = {name: pyro.sample(name, prior) for name, prior in self.priors.items()}
-        return pyro.sample("y", self.joint(**scalars), obs=y)
+        values = {name: pyro.sample(name, prior) for name, prior in self.priors.items()}
+        return pyro.sample("y", self.joint(**values), obs=y)
 
     def forward(self, y: Tensor | None = None) -> Tensor:
         """The same as :meth:`model`."""
         return self.model(y)
 
+    # ---------------------------------------------------------------- in words
+
     def specification(self) -> dict[str, Any]:
-        """The arguments of this model as plain values; a module of the user's is ``"<own>"``."""
-        spec = {k: v if isinstance(v, str) else "<own>" for k, v in self.spec.items()}
-        return {
-            **spec,
-            **self.network_options,
-            **self.feature_options,
-            "nugget": self.with_nugget,
-            "exposure": self.exposure,
-            "discrete": self.discrete,
-            "tail_clip": self.tail_clip,
-            "backend": self.backend,
-        }
+        """The arguments of this model as plain values; what cannot be one is ``"<own>"``."""
+        return specification({**self.arguments, "priors": self.given_priors})
 
     def __repr__(self) -> str:
-        parts = [f"{name}={_short(value)}" for name, value in self.spec.items()]
-        if self.with_nugget:
-            parts.append("nugget=True")
-        return f"CopulaGNN({', '.join(parts)})"
+        return f"CopulaGNN({describe(self.arguments)})"
 
 
-def _short(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else type(value).__name__
+def _tied(
+    family: NormalFamily, outputs: Tensor, K: SparsePrecision, nugget: Tensor | None
+) -> GraphNormal:
+    """Normals with the variances of the precision, in units of the values' spread."""
+    square = family.spread.square()
+    noise = None if nugget is None else square * nugget / (1 - nugget)
+    return GraphNormal(family.location(outputs), K * (1 / square), nugget=noise)

@@ -21,12 +21,26 @@ class NodeData:
         graph: The graph.
         y: Values, shape ``(num_nodes,)``, NaN where not observed.
         exposure: Positive exposures, shape ``(num_nodes,)``, or None.
+        known: The values before some were hidden for validation, shape ``(num_nodes,)``. They say
+            what is possible (a smallest count), and nothing is fitted to them.
+
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> data = NodeData(torch.zeros(3, 1), graph, torch.tensor([1.0, 0.0, 2.0]))
+        >>> hidden = data.hide(torch.tensor([False, True, False]))
+        >>> hidden.observed.tolist(), hidden.known.tolist()
+        ([True, False, True], [1.0, 0.0, 2.0])
     """
 
     x: Tensor
     graph: Graph
     y: Tensor
     exposure: Tensor | None = None
+    known: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.known is None:
+            object.__setattr__(self, "known", self.y)
 
     @property
     def num_nodes(self) -> int:
@@ -44,7 +58,7 @@ class NodeData:
         return None if self.exposure is None else self.exposure.log()
 
     def hide(self, nodes: Tensor) -> NodeData:
-        """The same data with more values missing.
+        """The same data with more values missing, for validation: ``known`` stays as it is.
 
         Args:
             nodes: Boolean, shape ``(num_nodes,)``: which values to hide.
@@ -63,7 +77,10 @@ class NodeData:
             exposure: The name of the attribute with exposures.
         """
         if isinstance(data, cls):
-            return data if observed is None else data.hide(~observed)
+            if observed is None:
+                return data
+            y = _checked_values(data.y, observed)
+            return replace(data, y=y, known=y)
         y = _attribute(data, "y")
         if y.dim() == 2 and y.shape[1] == 1:
             y = y.squeeze(1)

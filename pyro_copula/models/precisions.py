@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -86,23 +86,44 @@ PRECISIONS: dict[str, Callable[..., nn.Module]] = {
 def make_precision(
     precision: str | nn.Module | Any, graph: Graph, in_channels: int, backend: str
 ) -> PrecisionPart:
-    """The precision of a model, from its name, a module, or a function of the graph.
+    """The precision of a model, from its name, a dictionary, a module, or a function of the graph.
 
     Args:
-        precision: A name from ``PRECISIONS``, a module, or a function ``graph -> module``.
+        precision: A name from ``PRECISIONS``; ``{"family": name, option: value, ...}``; a module;
+            or a function ``graph -> module``.
         graph: The graph.
         in_channels: The number of features.
         backend: How to factor.
+
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> part = make_precision({"family": "car", "rho": 0.5}, graph, 0, "auto")
+        >>> part.scalars["rho"]
+        Correlation(0.5)
     """
     if isinstance(precision, nn.Module):
         return PrecisionPart(precision)
     if callable(precision):
         return PrecisionPart(precision(graph))
-    if precision not in PRECISIONS:
+    name, options = read_precision(precision)
+    try:
+        module = PRECISIONS[name](graph, in_channels, backend=backend, **options)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            "precision", f"with options of {name!r}", repr(precision), f"{error}."
+        ) from None
+    return PrecisionPart(module)
+
+
+def read_precision(precision: Any) -> tuple[str, dict[str, Any]]:
+    """The name and the options of a precision that is given by name or as a dictionary."""
+    options = dict(precision) if isinstance(precision, Mapping) else {"family": precision}
+    name = options.pop("family", None)
+    if not isinstance(name, str) or name not in PRECISIONS:
         raise InvalidArgumentError(
             "precision",
             f"one of {sorted(PRECISIONS)} or a module that returns a SparsePrecision",
             repr(precision),
             'Use precision="normalized_adjacency".',
         )
-    return PrecisionPart(PRECISIONS[precision](graph, in_channels, backend=backend))
+    return name, options

@@ -7,61 +7,143 @@ Replace any of them with ``CopulaGNN(..., priors={"rho": dist.Beta(18, 2)})``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyro.distributions as dist
 import torch
 from pyro.distributions import constraints, transforms
 
+from ..errors import InvalidArgumentError
+from ..scalars import Constrained, Correlation, Positive, Proportion
 
-def default_prior(name: str) -> Any:
-    """The prior of one global parameter, by its name.
+
+class SignedBeta(dist.TransformedDistribution):
+    """A beta law stretched to (-1, 1).
+
+    Args:
+        concentration1: Pulls towards 1.
+        concentration0: Pulls towards -1.
+
+    Example:
+        >>> SignedBeta(4.0, 1.0).sample((100,)).abs().max() < 1
+        tensor(True)
+    """
+
+    arg_constraints = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.interval(-1.0, 1.0)
+
+    def __init__(self, concentration1: float, concentration0: float) -> None:
+        self.concentration1 = torch.as_tensor(concentration1)
+        self.concentration0 = torch.as_tensor(concentration0)
+        super().__init__(
+            dist.Beta(self.concentration1, self.concentration0),
+            [transforms.AffineTransform(-1.0, 2.0)],
+            validate_args=False,
+        )
+
+
+_PRIORS: dict[str, Callable[[], Any]] = {
+    "alpha": lambda: SignedBeta(4.0, 1.0),
+    "rho": lambda: SignedBeta(4.0, 1.0),
+    "tau": lambda: dist.LogNormal(0.0, 1.0),
+    "beta": lambda: dist.LogNormal(0.0, 1.0),
+    "scale": lambda: dist.LogNormal(0.0, 1.0),
+    "strength": lambda: dist.LogNormal(1.0, 1.0),
+    "gamma": lambda: dist.LogNormal(-1.0, 1.0),
+    "nugget": lambda: dist.Uniform(0.0, 1.0),
+    "dispersion": lambda: dist.HalfNormal(2.0),
+    "dispersion_power": lambda: dist.Normal(0.0, 0.5),
+    "df": lambda: dist.Gamma(2.0, 0.1),
+    "skew": lambda: dist.Normal(0.0, 0.5),
+    "tailweight": lambda: dist.LogNormal(0.0, 0.3),
+    "concentration": lambda: dist.LogNormal(0.5, 1.0),
+    "gate": lambda: dist.Beta(1.0, 4.0),
+}
+
+
+def default_prior(name: str, scalar: Constrained | None = None) -> Any:
+    """The prior of one global parameter.
+
+    By name, or by what follows the name of a part, as in ``negative_binomial_dispersion``:
 
     - ``alpha``, ``rho``: a Beta(4, 1) stretched to (-1, 1). On sparse graphs neighbours are
       visibly alike only near 1; repulsion is possible but rare.
-    - ``tau``, ``beta``, ``scale``, ``strength``: LogNormal(0, 1), a factor of seven either way
-      around the observed spread.
+    - ``tau``, ``beta``, ``scale``: LogNormal(0, 1), a factor of seven either way around the
+      observed spread.
+    - ``strength``: LogNormal(1, 1), the same around 3, where a node depends on its neighbours
+      three times as much as on itself and the fit starts.
     - ``gamma``: LogNormal(-1, 1), correlation lengths of a few edges.
     - ``nugget``: uniform, any share of independent noise.
-    - ``dispersion``: HalfNormal(2), which shrinks to Poisson unless the data object.
+    - ``dispersion``: HalfNormal(2), which shrinks to Poisson unless the data object; the typical
+      one if the network gives every node its own.
     - ``dispersion_power``: Normal(0, 0.5), a mild trend of the dispersion with the mean.
     - ``df``: Gamma(2, 0.1), away from zero and from infinity (Juarez and Steel, 2010).
     - ``skew``: Normal(0, 0.5); ``tailweight``: LogNormal(0, 0.3): a normal law unless the data
       object.
     - ``concentration``: LogNormal(0.5, 1), from nearly exponential to nearly normal.
-    - ``gate``: Beta(1, 4), few zeros beyond those of the law itself.
+    - ``gate``: Beta(1, 4), few zeros beyond those of the law itself; the typical share if the
+      network gives every node its own.
+
+    A parameter of the user's own, which no name here fits, gets a prior of its range: LogNormal(0,
+    1), SignedBeta(1, 1), Uniform(0, 1) or Normal(0, 1).
+
+    Args:
+        name: The name of the parameter.
+        scalar: The parameter, for its range.
+
+    Example:
+        >>> default_prior("negative_binomial_dispersion")
+        HalfNormal(...)
     """
-    priors = {
-        "alpha": _signed_beta,
-        "rho": _signed_beta,
-        "tau": lambda: dist.LogNormal(0.0, 1.0),
-        "beta": lambda: dist.LogNormal(0.0, 1.0),
-        "scale": lambda: dist.LogNormal(0.0, 1.0),
-        "strength": lambda: dist.LogNormal(0.0, 1.0),
-        "gamma": lambda: dist.LogNormal(-1.0, 1.0),
-        "nugget": lambda: dist.Uniform(0.0, 1.0),
-        "dispersion": lambda: dist.HalfNormal(2.0),
-        "dispersion_power": lambda: dist.Normal(0.0, 0.5),
-        "df": lambda: dist.Gamma(2.0, 0.1),
-        "skew": lambda: dist.Normal(0.0, 0.5),
-        "tailweight": lambda: dist.LogNormal(0.0, 0.3),
-        "concentration": lambda: dist.LogNormal(0.5, 1.0),
-        "gate": lambda: dist.Beta(1.0, 4.0),
-    }
-    return priors.get(name, lambda: dist.Normal(0.0, 1.0))()
+    fitting = [key for key in _PRIORS if name == key or name.endswith(f"_{key}")]
+    if fitting:
+        return _PRIORS[max(fitting, key=len)]()
+    if isinstance(scalar, Positive):
+        return dist.LogNormal(0.0, 1.0)
+    if isinstance(scalar, Correlation):
+        return SignedBeta(1.0, 1.0)
+    if isinstance(scalar, Proportion):
+        return dist.Uniform(0.0, 1.0)
+    return dist.Normal(0.0, 1.0)
 
 
-class _SignedBeta(dist.TransformedDistribution):
-    """A beta law stretched to (-1, 1)."""
+def read_prior(name: str, prior: Any) -> Any:
+    """A prior, from itself or from the dictionary that :func:`describe_prior` makes of it.
 
-    support = constraints.interval(-1.0, 1.0)
-
-    def __init__(self, concentration1: float, concentration0: float) -> None:
-        super().__init__(
-            dist.Beta(torch.tensor(concentration1), torch.tensor(concentration0)),
-            [transforms.AffineTransform(-1.0, 2.0)],
+    Args:
+        name: The name of the parameter, for the error.
+        prior: A distribution, or ``{"family": name in pyro.distributions, argument: value}``.
+    """
+    if isinstance(prior, Mapping):
+        options = {key: torch.tensor(v) for key, v in prior.items() if key != "family"}
+        family = str(prior.get("family"))
+        made: Any = SignedBeta if family == "SignedBeta" else getattr(dist, family, None)
+        is_law = isinstance(made, type) and issubclass(made, torch.distributions.Distribution)
+        if is_law:
+            prior = made(**options)
+    if not isinstance(prior, torch.distributions.Distribution):
+        raise InvalidArgumentError(
+            f"priors[{name!r}]",
+            "a Pyro distribution",
+            repr(prior),
+            "Pass an object such as dist.Beta(18, 2).",
         )
+    return prior
 
 
-def _signed_beta() -> Any:
-    return _SignedBeta(4.0, 1.0)
+def describe_prior(prior: Any) -> Any:
+    """A prior as plain values, or ``"<own>"`` if it is not one of Pyro's simple laws.
+
+    Example:
+        >>> describe_prior(dist.Beta(18.0, 2.0))
+        {'family': 'Beta', 'concentration1': 18.0, 'concentration0': 2.0}
+    """
+    family = type(prior).__name__
+    simple = type(prior) in (SignedBeta, getattr(dist, family, None)) and prior.arg_constraints
+    if not simple:
+        return "<own>"
+    return {"family": family} | {key: getattr(prior, key).tolist() for key in prior.arg_constraints}

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import APPNP, GATConv, GCNConv, SAGEConv
 
 from ..errors import InvalidArgumentError
+from .skips import LinearSkip, OwnColumns
 
 
 class Linear(nn.Module):
@@ -25,6 +26,18 @@ class Linear(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, **_: Any) -> None:
         super().__init__()
         self.layer = nn.Linear(in_channels, out_channels)
+
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """The features: there is no hidden layer."""
+        return x
+
+    def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
+        """The regression."""
+        return self.layer(hidden)
+
+    def last_modules(self) -> list[nn.Module]:
+        """The modules that make up the last layer."""
+        return [self.layer]
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.layer(x)
@@ -59,10 +72,22 @@ class _Layered(nn.Module):
         """The output of one layer."""
         return layer(x, edge_index)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """What goes into the last layer, ``(num_nodes, hidden_channels)``."""
         for layer in self.layers[:-1]:
             x = self.dropout(self.apply_layer(layer, x, edge_index).relu())
-        return self.apply_layer(self.layers[-1], x, edge_index)
+        return x
+
+    def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
+        """The last layer applied to what :meth:`hidden` gives."""
+        return self.apply_layer(self.layers[-1], hidden, edge_index)
+
+    def last_modules(self) -> list[nn.Module]:
+        """The modules that make up the last layer."""
+        return [self.layers[-1]]
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(self.hidden(x, edge_index), edge_index)
 
 
 class MLP(_Layered):
@@ -103,8 +128,9 @@ class APPNPNet(MLP):
         super().__init__(in_channels, out_channels, **options)
         self.propagate = APPNP(K=10, alpha=0.1)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(super().forward(x, edge_index), edge_index)
+    def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
+        """The last layer, and then the propagation, which has no weights."""
+        return self.propagate(super().last(hidden, edge_index), edge_index)
 
 
 class _ConvolutionAndLinear(nn.Module):
@@ -143,20 +169,8 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "published_sage": PublishedSAGE,
 }
 
-
-class LinearSkip(nn.Module):
-    """A backbone plus a linear regression on the same features.
-
-    The regression carries what is linear, so that the network need only learn what is not.
-    """
-
-    def __init__(self, backbone: nn.Module, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.skip = nn.Linear(in_channels, out_channels)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.skip(x) + self.backbone(x, edge_index)
+#: Those that do not look at neighbours.
+GRAPHLESS = ("linear", "mlp")
 
 
 def make_backbone(
@@ -168,6 +182,7 @@ def make_backbone(
     num_layers: int = 2,
     dropout: float = 0.0,
     linear_skip: bool = False,
+    num_own: int = 0,
 ) -> nn.Module:
     """Makes a backbone from its name, or checks and returns the module given.
 
@@ -180,7 +195,26 @@ def make_backbone(
         num_layers: The number of layers.
         dropout: The share of hidden channels dropped in training.
         linear_skip: Whether a linear regression on the features is added.
+        num_own: The number of last features that must stay at their nodes, because they depend on
+            the values of neighbours; see :class:`OwnColumns`.
+
+    Example:
+        >>> make_backbone("linear", 3, 1)
+        Linear(
+          (layer): Linear(in_features=3, out_features=1, bias=True)
+        )
     """
+    if num_own and backbone not in GRAPHLESS:
+        inner = make_backbone(
+            backbone,
+            in_channels - num_own,
+            out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            dropout=dropout,
+            linear_skip=linear_skip,
+        )
+        return OwnColumns(inner, num_own, out_channels)
     if isinstance(backbone, nn.Module):
         module = backbone
     elif isinstance(backbone, str):

@@ -17,7 +17,13 @@ def neighbour_sum(graph: Graph, values: Tensor) -> Tensor:
 
 
 def neighbour_mean(graph: Graph, values: Tensor) -> Tensor:
-    """The mean over neighbours; zero for a node without any."""
+    """The mean over neighbours; zero for a node without any.
+
+    Example:
+        >>> path = Graph.from_edges([(0, 1), (1, 2)])
+        >>> neighbour_mean(path, torch.tensor([1.0, 2.0, 5.0]))
+        tensor([2., 3., 2.])
+    """
     degree = graph.degree.clamp(min=1).to(values.dtype)
     return neighbour_sum(graph, values) / degree.reshape(-1, *(1,) * (values.dim() - 1))
 
@@ -27,6 +33,10 @@ def graph_features(graph: Graph, x: Tensor) -> Tensor:
 
     Returns:
         Shape ``(num_nodes, 1 + num_features)``.
+
+    Example:
+        >>> graph_features(Graph.from_edges([(0, 1), (1, 2)]), torch.zeros(3, 4)).shape
+        torch.Size([3, 5])
     """
     log_degree = torch.log1p(graph.degree.to(x.dtype)).unsqueeze(-1)
     return torch.cat([log_degree, neighbour_mean(graph, x)], dim=-1)
@@ -52,6 +62,12 @@ def neighbour_outcomes(
     Returns:
         Shape ``(num_nodes, 2)``: the mean, and the log of one plus the number of observed
         neighbours.
+
+    Example:
+        >>> path = Graph.from_edges([(0, 1), (1, 2)])
+        >>> y, observed = torch.tensor([1.0, 3.0, 0.0]), torch.tensor([True, True, False])
+        >>> neighbour_outcomes(path, y, observed)[:, 0]
+        tensor([3.0000, 1.0000, 2.5000])
     """
     seen = observed.to(y.dtype)
     filled = torch.where(observed, y, 0.0)

@@ -32,8 +32,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         # An interrupted download: the announced length, half of the bytes, and a closed door.
-        half = self.server.mode == "interrupted"
+        half = self.server.mode in ("interrupted", "stalled")
         self.wfile.write(content[: len(content) // 2] if half else content)
+        if self.server.mode == "stalled":  # an open door, and nobody behind it
+            self.server.over.wait(10)
 
     def log_message(self, *arguments) -> None:
         pass
@@ -43,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch, tmp_path):
     """A running server, with the loaders pointed at it and an empty cache in ``tmp_path``."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.mode, server.requests = "good", 0
+        server.mode, server.requests, server.over = "good", 0, threading.Event()
         monkeypatch.setenv(sources.URL_VARIABLE, f"http://127.0.0.1:{server.server_port}/data")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.delenv(sources.ROOT_VARIABLE, raising=False)
@@ -55,6 +57,7 @@ def server(monkeypatch, tmp_path):
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
+        server.over.set()
         server.shutdown()
         thread.join()
 
@@ -110,6 +113,29 @@ def test_a_silent_server(server, tmp_path, monkeypatch):
         with pytest.raises(errors.DownloadError, match=r"no answer in 0\.2 seconds"):
             datasets.election()
     assert cached_files(tmp_path) == []
+
+
+def test_a_server_that_falls_silent_in_the_middle(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "TIMEOUT", 0.3)
+    server.mode = "stalled"
+    with pytest.raises(errors.DownloadError, match="broke off in the middle"):
+        datasets.election()
+    assert cached_files(tmp_path) == []
+
+
+def test_a_user_who_interrupts(server, tmp_path, monkeypatch):
+    import requests
+
+    def interrupted(self, chunk_size):
+        yield b"x1,x2"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(requests.Response, "iter_content", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            datasets.election()
+    assert cached_files(tmp_path) == []
+    assert datasets.election().num_nodes == 3
 
 
 def test_a_damaged_cache_is_repaired(server, tmp_path):

@@ -1,36 +1,23 @@
-"""Fits by every method, on a small grid: results, files, checkpoints, interruptions."""
+"""Fits by every method, on a small grid: results, options, files."""
 
 from __future__ import annotations
 
+import copy
 import math
+import random
 
+import numpy as np
+import pyro
 import pytest
 import torch
-from torch_geometric.data import Data
+from fit_examples import SHORT, example, quick_fit
+from pyro.infer.autoguide import AutoMultivariateNormal
 
 import pyro_copula as pc
-from pyro_copula.errors import FitFileError, InvalidArgumentError, TrainingError
-from pyro_copula.inference import Ensemble, Schedule, fit, load_fit, training
-from pyro_copula.models import CopulaGNN
+from pyro_copula import CopulaGNN, Ensemble, Schedule, fit, load_fit
+from pyro_copula.errors import FitFileError, InvalidArgumentError
 
-SHORT = Schedule(max_epochs=60, check_every=5, patience=5)
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
-
-
-def example(family="normal", n=60):
-    torch.manual_seed(2)
-    graph = pc.simulate.grid_graph(6, n // 6)
-    x = torch.randn(n, 2)
-    K = pc.CARPrecision(graph)(rho=0.95, tau=1.0)
-    mean = x[:, 0]
-    if family == "normal":
-        y = pc.GraphNormal(mean, precision=K).sample()
-    else:
-        rate = (1 + 0.5 * mean).exp()
-        y = pc.GaussianCopula(torch.distributions.Poisson(rate), precision=K).sample()
-    data = Data(x=x, edge_index=graph.edge_index, y=y)
-    data.observed = torch.arange(n) % 4 != 1
-    return data
 
 
 @pytest.mark.parametrize("method", ["mle", "map", "svi", "nuts"])
@@ -61,7 +48,8 @@ def test_every_method_gives_the_same_kind_of_result(method, family):
     assert ("r2" in scores) == (family == "normal")
     assert all(math.isfinite(value) for value in scores.values())
     table = prediction.to_frame()
-    assert list(table.columns[:4]) == ["node", "mean", "median", "sd"]
+    assert list(table.columns[:3]) == ["mean", "median", "sd"]
+    assert table.index.tolist() == prediction.nodes.tolist()
     assert len(table) == 15
     everything = found.predict(given="none")
     assert len(everything.nodes) == 60
@@ -152,82 +140,6 @@ def test_a_fit_with_an_own_module_needs_it_again(tmp_path):
     torch.testing.assert_close(loaded.predict().mean, found.predict().mean)
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("moment", [3, 17, 42])
-def test_a_resumed_fit_ends_in_the_same_state(tmp_path, monkeypatch, moment):
-    data = example()
-    model = CopulaGNN("sage", "normal", "car", dropout=0.3)
-    schedule = Schedule(max_epochs=60, check_every=2, patience=50, save_every=1)
-    undisturbed = fit(model, data, data.observed, schedule=schedule)
-    step = training._step
-
-    def mortal(epoch, *rest):
-        if epoch == moment:
-            raise Killed
-        step(epoch, *rest)
-
-    path = tmp_path / "state"
-    monkeypatch.setattr(training, "_step", mortal)
-    with pytest.raises(Killed):
-        fit(model, data, data.observed, schedule=schedule, checkpoint=path)
-    monkeypatch.setattr(training, "_step", step)
-    resumed = fit(model, data, data.observed, schedule=schedule, checkpoint=path)
-    assert resumed.history == undisturbed.history
-    for name, value in undisturbed.model.state_dict().items():
-        assert torch.equal(resumed.model.state_dict()[name], value), name
-
-
-def test_ctrl_c_keeps_the_best_state(monkeypatch):
-    data = example()
-    step = training._step
-
-    def interrupted(epoch, *rest):
-        if epoch == 30:
-            raise KeyboardInterrupt
-        step(epoch, *rest)
-
-    monkeypatch.setattr(training, "_step", interrupted)
-    found = fit(CopulaGNN("linear", "normal", "car"), data, data.observed, schedule=SHORT)
-    assert "interrupted" in found.history.verdict
-    assert not found.converged
-    assert torch.isfinite(found.predict().mean).all()
-
-
-def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch):
-    data = example()
-    model = CopulaGNN("linear", "normal", "car")
-    joint, calls = CopulaGNN.joint, []
-
-    def broken(self, *arguments, **scalars):
-        law = joint(self, *arguments, **scalars)
-        if self.training:
-            calls.append(1)
-            if len(calls) == 12:
-                return pc.GraphNormal(
-                    law.loc * math.nan, precision=law.precision, validate_args=False
-                )
-        return law
-
-    monkeypatch.setattr(CopulaGNN, "joint", broken)
-    found = fit(model, data, data.observed, schedule=SHORT)
-    assert found.history.setbacks == [11]
-    assert torch.isfinite(found.predict().mean).all()
-    monkeypatch.setattr(
-        CopulaGNN,
-        "joint",
-        lambda self, *a, **k: pc.GraphNormal(
-            joint(self, *a, **k).loc * math.nan,
-            precision=joint(self, *a, **k).precision,
-            validate_args=False,
-        ),
-    )
-    with pytest.raises(TrainingError, match="not finite at the start"):
-        fit(model, data, data.observed, schedule=SHORT)
-
-
 def test_predictions_condition_on_validation_nodes_too():
     data = example()
     mask = torch.zeros(60, dtype=torch.bool)
@@ -249,15 +161,44 @@ def test_refit_starts_from_the_cheap_fit():
     assert "max_r_hat" in full.diagnostics
 
 
+def another_graph():
+    graph = pc.simulate.grid_graph(10, 6)
+    data = example()
+    return fit(
+        CopulaGNN("linear", "normal", "car"),
+        type(data)(x=data.x, y=data.y, edge_index=graph.edge_index),
+        schedule=SHORT,
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"method": "em"}, "`method`"),
         ({"validation": 1.5}, "`validation`"),
+        ({"validation": "some"}, "`validation`"),
         ({"validation": torch.ones(3, dtype=torch.bool)}, "`validation`"),
         ({"validation": torch.ones(60, dtype=torch.bool)}, "not all"),
         ({"restarts": 0}, "`restarts`"),
+        ({"restarts": True}, "`restarts`"),
         ({"observed": torch.ones(60)}, "`observed`"),
+        ({"observed": torch.zeros(60, dtype=torch.bool)}, "two nodes or more"),
+        ({"lr": 0.0}, "`lr` must be positive"),
+        ({"lr": (0.01, -1.0)}, "found -1.0"),
+        ({"lr": ()}, "one learning rate at least"),
+        ({"lr": "fast"}, "`lr`"),
+        ({"scalar_lr": math.inf}, "`scalar_lr`"),
+        ({"weight_decay": -1e-3}, "`weight_decay`"),
+        ({"num_draws": 0}, "`num_draws`"),
+        ({"num_warmup": 1.5}, "`num_warmup`"),
+        ({"num_chains": 0}, "`num_chains`"),
+        ({"seed": -1}, "`seed`"),
+        ({"schedule": 100}, "`schedule`"),
+        ({"optimizer": "adam"}, "`optimizer`"),
+        ({"optimizer": torch.optim.LBFGS}, "learning rates by group"),
+        ({"guide": AutoMultivariateNormal}, "`guide`"),
+        ({"method": "svi", "guide": lambda model: model}, "automatic guide"),
+        ({"start": "before"}, "`start`"),
     ],
 )
 def test_bad_options(options, match):
@@ -267,12 +208,156 @@ def test_bad_options(options, match):
         fit(CopulaGNN("linear", "normal", "car"), data, **arguments)
 
 
-def test_bad_questions_of_a_fit():
+def test_bad_models_and_starts():
     data = example()
-    found = fit(CopulaGNN("linear", "normal", "car"), data, data.observed, schedule=SHORT)
-    with pytest.raises(InvalidArgumentError, match="`given`"):
-        found.predict(given="all")
-    with pytest.raises(InvalidArgumentError, match="node 0"):
-        found.predict(nodes=[0])
-    with pytest.raises(InvalidArgumentError, match="length 3"):
-        found.predict().score(torch.ones(3))
+    with pytest.raises(InvalidArgumentError, match="a CopulaGNN"):
+        fit("sage", data)
+    model = CopulaGNN("linear", "normal", "car")
+    with pytest.raises(InvalidArgumentError, match="other edges"):
+        fit(model, data, start=another_graph())
+    with pytest.raises(InvalidArgumentError, match="on 60 nodes"):
+        fit(model, example(n=120), start=quick_fit())
+    with pytest.raises(InvalidArgumentError, match="another backbone"):
+        fit(CopulaGNN("sage", "normal", "car"), data, start=quick_fit())
+    with pytest.raises(InvalidArgumentError, match="one of its `fits`"):
+        fit(model, data, start=quick_fit(restarts=2))
+    nothing = CopulaGNN("linear", "poisson", "none")
+    for method in ("map", "svi", "nuts"):
+        with pytest.raises(InvalidArgumentError, match="without global parameters"):
+            fit(nothing, example("poisson"), method=method)
+    model.fit_defaults = {"restart": 3}
+    with pytest.raises(InvalidArgumentError, match="fit_defaults"):
+        fit(model, data)
+
+
+@pytest.mark.parametrize("name", ["max_epochs", "check_every", "patience", "save_every"])
+def test_bad_schedules(name):
+    for value in (0, 2.5, True):
+        with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+            Schedule(**{name: value})
+    with pytest.raises(InvalidArgumentError, match="`tolerance`"):
+        Schedule(tolerance=-1.0)
+
+
+def test_options_come_from_the_call_then_the_recipe_then_the_default():
+    data = example()
+    model = CopulaGNN("linear", "normal", "car")
+    model.fit_defaults = {"restarts": 2, "lr": 0.02, "weight_decay": 0.1, "schedule": SHORT}
+    found = fit(model, data, data.observed, weight_decay=0.0)
+    assert isinstance(found, Ensemble)
+    assert found.settings["restarts"] == 2
+    for one, seed in zip(found.fits, (0, 1000)):
+        used = one.settings
+        assert (used["lr"], used["weight_decay"], used["seed"]) == (0.02, 0.0, seed)
+        assert used["scalar_lr"] == pytest.approx(0.1)  # five times the recipe's rate
+        assert used["schedule"]["max_epochs"] == 60
+        assert used["optimizer"] == "Adam"
+        assert {"torch", "pyro-ppl", "pyro-copula"} <= set(one.versions)
+    plain = CopulaGNN("linear", "normal", "car")
+    several = fit(plain, data, data.observed, lr=(1e-5, 0.03), schedule=SHORT, seed=7)
+    assert several.settings["lr_candidates"] == [1e-5, 0.03]
+    assert several.settings["lr"] in (1e-5, 0.03)
+    assert several.settings["scalar_lr"] == pytest.approx(5 * several.settings["lr"])
+    assert several.settings["weight_decay"] == 5e-4
+    assert isinstance(found.fits[0].refit("map", schedule=SHORT), pc.Fit)  # alone again
+
+
+def test_a_fit_leaves_the_world_as_it_was():
+    data = example("poisson")
+    before = pyro.param("mine", torch.tensor(2.0))
+    pyro.set_rng_seed(5)
+    expected = torch.rand(3), np.random.rand(), random.random()  # noqa: NPY002
+    pyro.set_rng_seed(5)
+    model = CopulaGNN("linear", "poisson", "car")
+    sizes = {"num_draws": 5, "num_warmup": 5, "num_chains": 1}
+    for method in ("mle", "svi", "nuts"):
+        fit(model, data, data.observed, method, schedule=SHORT, **sizes)
+    assert torch.equal(torch.rand(3), expected[0])
+    assert (np.random.rand(), random.random()) == expected[1:]  # noqa: NPY002
+    assert list(pyro.get_param_store().keys()) == ["mine"]
+    assert pyro.param("mine") is before
+
+
+def test_candidates_of_a_guide_do_not_share_parameters():
+    rates = (0.01, 0.002)
+    alone = [quick_fit(method="map", lr=rate).history for rate in rates]
+    together = quick_fit(method="map", lr=rates)
+    assert together.history in alone
+    assert together.history.best_score == max(one.best_score for one in alone)
+
+
+def test_a_fit_prints_usefully():
+    found = quick_fit("poisson", "svi", num_draws=5)
+    text = repr(found)
+    for words in ("method     svi, seed 0", "60, of which 45 observed", "rho", "(sd", ".predict()"):
+        assert words in text
+    data = example("poisson")
+    automatic = fit(CopulaGNN("linear", "auto", "car"), data, data.observed, schedule=SHORT)
+    assert "chose" in repr(automatic)
+    assert repr(quick_fit(restarts=2)).startswith("Ensemble of 2 fits")
+
+
+def test_any_optimizer_guide_and_judge():
+    data = example()
+    model = CopulaGNN("linear", "normal", "car")
+    seen = []
+
+    def judge(law, values):
+        seen.append((law.nodes, values))
+        return -float((law.mean - values).square().nanmean())
+
+    found = fit(model, data, data.observed, optimizer=torch.optim.SGD, judge=judge, schedule=SHORT)
+    assert found.settings["optimizer"] == "SGD"
+    assert found.settings["judge"] == "judge"
+    nodes, values = seen[0]
+    held_out = ~torch.isnan(values)
+    assert int(held_out.sum()) == found.settings["validation_nodes"] == 9
+    assert torch.equal(values[held_out], data.y[nodes[held_out]])
+    assert bool(data.observed[nodes[held_out]].all())
+    joint = fit(
+        model,
+        data,
+        data.observed,
+        "svi",
+        guide=AutoMultivariateNormal,
+        num_draws=7,
+        schedule=SHORT,
+    )
+    assert joint.posterior["rho"].shape == (1, 7)
+    assert joint.settings["guide"] == "AutoMultivariateNormal"
+
+
+def test_the_last_layer_is_part_of_the_posterior(tmp_path):
+    data = example()
+    model = CopulaGNN("gcn", "normal", "car", hidden_channels=3, last_layer_prior=1.0)
+    for method in ("map", "svi", "nuts"):
+        found = fit(
+            model,
+            data,
+            data.observed,
+            method,
+            schedule=SHORT,
+            num_draws=8,
+            num_warmup=8,
+            num_chains=2,
+        )
+        prediction = found.predict(num_samples=20)
+        assert torch.isfinite(prediction.mean).all()
+        if method == "map":
+            assert found.posterior is None
+            continue
+        assert found.posterior["last_layer"].shape[2:] == (found.model.last_layer_size,)
+        assert "last_layer" not in found.scalars
+        found.save(tmp_path / method)
+        torch.testing.assert_close(load_fit(tmp_path / method).predict().mean, prediction.mean)
+
+
+def test_the_picture_of_training():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    found = quick_fit()
+    axes = found.plot_history()
+    assert axes.lines[0].get_ydata().tolist() == found.history.losses
+    matplotlib.pyplot.close(axes.figure)
+    assert copy.copy(found.history) == found.history

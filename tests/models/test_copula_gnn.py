@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import pyro.distributions as dist
 import pytest
 import torch
+from model_examples import example, kind_of
 from pyro import poutine
-from torch_geometric.data import Data
 
-import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError
-from pyro_copula.models import FAMILIES, PRECISIONS, CopulaGNN, choose_family
+from pyro_copula.models import FAMILIES, PRECISIONS, CopulaGNN, NodeData, choose_family
+from pyro_copula.nn import BACKBONES
 
-COUNTS = ("poisson", "negative_binomial", "zero_inflated", "zero_truncated", "shifted")
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
-
-
-def example(kind="real", n=40):
-    torch.manual_seed(1)
-    graph = pc.simulate.grid_graph(5, n // 5)
-    x = torch.randn(n, 3)
-    y = {
-        "real": 50_000 + 9_000 * torch.randn(n),
-        "positive": (8 + torch.randn(n)).exp(),
-        "counts": 1 + torch.poisson(20 * torch.rand(n)),
-        "binary": (torch.rand(n) < 0.3).double(),
-    }[kind]
-    return Data(x=x, edge_index=graph.edge_index, y=y, exposure=1 + torch.rand(n))
-
-
-def kind_of(family):
-    if family.startswith(COUNTS):
-        return "counts"
-    return {"lognormal": "positive", "gamma": "positive", "bernoulli": "binary"}.get(family, "real")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -84,6 +66,12 @@ def test_posterior_draws_are_a_batch():
     torch.testing.assert_close(law.log_prob(data.y)[1], one.log_prob(data.y))
 
 
+def test_parameters_that_the_model_has_not_are_an_error():
+    model = CopulaGNN("linear", "poisson", "car").build(example("counts"))
+    with pytest.raises(InvalidArgumentError, match="alpha"):
+        model.joint(alpha=torch.tensor(0.3))
+
+
 def test_a_model_is_a_specification_until_built():
     data = example()
     model = CopulaGNN("sage", "normal", "car")
@@ -117,6 +105,72 @@ def test_features_are_standardised_and_extended():
     assert float(both.features.abs().max()) == 1.0
 
 
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("linear_skip", [False, True])
+def test_no_value_reaches_its_own_marginal(backbone, linear_skip):
+    data = example("counts")
+    model = CopulaGNN(
+        backbone,
+        "negative_binomial",
+        "edge_regression",
+        neighbour_outcomes=True,
+        graph_features=True,
+        linear_skip=linear_skip,
+    ).build(data)
+    before, K = model.outputs(), model.joint().precision.to_dense()
+    seen = False
+    for node in (0, 7, 23):
+        changed = model.data.y.clone()
+        changed[node] += 50
+        model.observe(replace(model.data, y=changed))
+        after = model.outputs()
+        torch.testing.assert_close(after[node], before[node], rtol=0, atol=1e-12)
+        torch.testing.assert_close(model.joint().precision.to_dense(), K)
+        seen = seen or not torch.allclose(after, before)
+        model.observe(replace(model.data, y=data.y))
+    assert seen  # it does reach others
+
+
+def test_modules_of_the_user_are_not_shared_between_builds():
+    own = torch.nn.Module()
+    own.weight = torch.nn.Parameter(torch.zeros(3, 1))
+    own.forward = lambda x, edge_index: x @ own.weight
+    model = CopulaGNN(own, "poisson", "car")
+    first, second = model.build(example("counts")), model.build(example("counts"))
+    assert first.backbone is not second.backbone
+    assert first.backbone is not own
+
+
+def test_the_support_is_read_off_the_values_held_out_too():
+    data = example("counts")
+    data.y[3] = 0.0
+    held_out = torch.zeros(40, dtype=torch.bool)
+    held_out[3] = True
+    known = NodeData.from_pyg(data)
+    assert int(CopulaGNN("linear", "shifted_poisson").build(known).family.shift) == 0
+    assert int(CopulaGNN("linear", "shifted_poisson").build(known.hide(held_out)).family.shift) == 0
+    # values that are not observed at all say nothing
+    assert int(CopulaGNN("linear", "shifted_poisson").build(known, ~held_out).family.shift) == 1
+    assert int(CopulaGNN("linear", "shifted_poisson").build(data, ~held_out).family.shift) == 1
+
+
+def test_an_exposure_without_use_is_an_error():
+    with pytest.raises(InvalidArgumentError, match="multiplies the mean"):
+        CopulaGNN("linear", "normal", exposure="exposure").build(example())
+
+
+@pytest.mark.parametrize("family", ["gamma", "lognormal"])
+def test_exposure_moves_the_mean_of_positive_values(family):
+    data = example("positive")
+    model = CopulaGNN("linear", family, "none", exposure="exposure").build(data)
+    for parameter in model.backbone.parameters():
+        torch.nn.init.zeros_(parameter)
+    rate = model.joint().mean.detach() / data.exposure
+    torch.testing.assert_close(rate, rate[:1].expand(40))
+    typical = (data.y / data.exposure).log().mean().exp()
+    assert 0.5 < float(rate[0] / typical) < 4
+
+
 def test_auto_looks_at_the_values():
     torch.manual_seed(0)
     assert choose_family(torch.randn(50))[0] == "normal"
@@ -127,6 +181,20 @@ def test_auto_looks_at_the_values():
     # counts that vary only because their exposure does are Poisson
     exposure = torch.linspace(1, 100, 500)
     assert choose_family(torch.poisson(2 * exposure), exposure.log())[0] == "poisson"
+    # zeros and ones with an exposure are counts of rare events
+    assert choose_family(torch.tensor([0.0, 1.0, 0.0]), torch.zeros(3))[0] == "poisson"
+
+
+def test_auto_says_what_it_chose(caplog):
+    data = example("counts")
+    model = CopulaGNN("linear")
+    assert model.family_reason == ""
+    with caplog.at_level("INFO", logger="pyro_copula"):
+        built = model.build(data)
+    assert built.family_reason in caplog.text
+    assert "negative_binomial" in built.family_reason
+    assert "negative_binomial" in repr(built)
+    assert CopulaGNN("linear", "poisson").build(data).family_reason == ""
 
 
 @pytest.mark.parametrize(
@@ -143,7 +211,19 @@ def test_auto_looks_at_the_values():
         ({}, {"marginal": "weird"}, "`marginal`"),
         ({}, {"precision": "weird"}, "`precision`"),
         ({}, {"backbone": "weird"}, "`backbone`"),
-        ({}, {"priors": {"zeta": None}}, "zeta"),
+        ({}, {"marginal": {"family": "normal", "tail": 3}}, "options of 'normal'"),
+        ({}, {"marginal": {"dispersion": "node"}}, "`marginal`"),
+        ({}, {"marginal": {"family": "normal", "scale": "free"}}, "`scale`"),
+        ({}, {"marginal": "bernoulli"}, "0 or 1"),
+        ({}, {"marginal": "poisson"}, "whole number"),
+        ({}, {"precision": {"family": "car", "range": 3}}, "options of 'car'"),
+        ({}, {"recipe": "soup"}, "`recipe`"),
+        ({"y": torch.rand(40)}, {"recipe": "counts"}, "whole number"),
+        ({}, {"num_layers": 0}, "`num_layers`"),
+        ({}, {"dropout": 1.0}, "`dropout`"),
+        ({}, {"last_layer_prior": -1.0}, "`last_layer_prior`"),
+        ({}, {"priors": {"alpha": 3}}, "Pyro distribution"),
+        ({}, {"priors": {"zeta": dist.Normal(0, 1)}}, "zeta"),
         ({}, {"marginal": "lognormal"}, "positive at every observed node"),
     ],
 )

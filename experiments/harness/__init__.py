@@ -1,0 +1,1 @@
+"""The experiments behind the tables: trials, models, statistics, reports."""

@@ -1,0 +1,111 @@
+"""The acceptance section of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import prose
+from .acceptance import CELLS, FAMILIES, METHODS
+from .stats import by_seed
+
+Records = Sequence[Mapping[str, Any]]
+
+_EMNLP: list[tuple[str, str, Callable[[float], bool]]] = [
+    ("r2_deviance", "at least .74", lambda v: v >= 0.74),
+    ("coverage", ".87 to .96", lambda v: 0.87 <= v <= 0.96),
+]
+
+#: What a cell must reach: the metric, in words, and the test of its value.
+TARGETS: dict[tuple[str, str], list[tuple[str, str, Callable[[float], bool]]]] = {
+    ("unemployment", "ab-C-SAGE, library"): [("r2", "at least .81", lambda v: v >= 0.81)],
+    ("unemployment", "R-C-SAGE, learned scale"): [("r2", "at least .81", lambda v: v >= 0.81)],
+    ("emnlp", "NB-R-C-SAGE"): _EMNLP,
+    ("emnlp", "NB-R-C-SAGE + graph features"): _EMNLP,
+    ("wiki-chameleon", "NB-ab-C-SAGE"): [
+        ("coverage", ".87 to .94", lambda v: 0.87 <= v <= 0.94),
+    ],
+    ("wiki-chameleon", "Poisson-ab-C-SAGE"): [
+        ("coverage", "near .5", lambda v: 0.3 <= v <= 0.7),
+    ],
+    **{
+        (outcome, "recipe"): [
+            ("r2", f"at least .{100 * least:.0f}", lambda v, least=least: v >= least),
+            ("coverage", ".86 to .94", lambda v: 0.86 <= v <= 0.94),
+        ]
+        for outcome, least in (
+            ("education", 0.72),
+            ("election", 0.74),
+            ("income", 0.80),
+            ("unemployment", 0.81),
+        )
+    },
+}
+
+
+def section(records: Records) -> str:
+    """The section, empty without records."""
+    if not records:
+        return ""
+    return "\n\n".join(
+        [prose.ACCEPTANCE.strip(), _recovery(records), prose.CELLS.strip(), _cells(records)]
+    )
+
+
+def _recovery(records: Records) -> str:
+    heads = ["setting", "marginals", "fit", "n", "gamma", "log error: mean, RMS"]
+    heads += ["90% posterior covers", "coverage", "sums, joint", "sums, independent"]
+    lines = []
+    for setting in ("b", "c"):
+        for family in FAMILIES:
+            for method in METHODS:
+                name = f"recovery:{setting}:{family}"
+                rows = [
+                    r["metrics"] for r in records if r["dataset"] == name and r["model"] == method
+                ]
+                if rows:
+                    lines.append([setting, family.replace("_", " "), method, *_row(rows, family)])
+    return prose.markdown(heads, lines)
+
+
+def _row(rows: Sequence[Mapping[str, float]], family: str) -> list[str]:
+    def mean(name: str) -> float:
+        values = [row[name] for row in rows if name in row]
+        return float(np.mean(values)) if values else math.nan
+
+    errors = np.array([row["log_error"] for row in rows])
+    covers = mean("posterior_covers")
+    coverage = mean("coverage")
+    words = f"{coverage:.3f}"
+    if family != "normal":
+        words += f" (PIT {mean('pit_coverage'):.3f})"
+    return [
+        str(len(rows)),
+        f"{mean('gamma'):.3f}",
+        f"{errors.mean():+.2f}, {math.sqrt(float(np.square(errors).mean())):.2f}",
+        "" if math.isnan(covers) else f"{covers:.0%}",
+        words,
+        f"{mean('sum_coverage_joint'):.3f}",
+        f"{mean('sum_coverage_independent'):.3f}",
+    ]
+
+
+def _cells(records: Records) -> str:
+    lines = []
+    for dataset, row, _ in CELLS:
+        for metric, words, met in TARGETS[dataset, row]:
+            values = by_seed(records, row, dataset, metric)
+            if not values:
+                continue
+            mean = float(np.mean(list(values.values())))
+            everything = by_seed(records, row, dataset, f"all_{metric}")
+            all_mean = float(np.mean(list(everything.values()))) if everything else math.nan
+            verdict = "yes" if met(mean) else "yes, given all" if met(all_mean) else "no"
+            seeds = ", ".join(str(seed) for seed in sorted(values))
+            numbers = [f"{mean:.3f}", f"{all_mean:.3f}"]
+            lines.append([dataset, row, seeds, metric, *numbers, words, verdict])
+    heads = ["data set", "model", "seeds", "score", "given training", "given all observed"]
+    return prose.markdown([*heads, "target", "met"], lines)

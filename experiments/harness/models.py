@@ -1,0 +1,275 @@
+"""The rows of the tables: the paper's models, what the library adds, and baselines.
+
+Every row is a function of a problem, a seed and options that gives metrics on the test nodes.
+Metrics of the plain names condition on training values only, as published; with the prefix
+``all_`` they condition on the validation values too, which a user has and would use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyro
+import torch
+
+import pyro_copula as pc
+from pyro_copula.errors import MidpointWarning
+
+from . import baselines, published
+from .problems import Problem
+from .trials import Trial
+
+#: The published schedule: a look every 20 epochs, patience of 50 looks, 10,000 epochs at most.
+PUBLISHED_SCHEDULE = pc.Schedule(max_epochs=10_000, check_every=20, patience=50, tolerance=0.0)
+LEVEL = 0.9
+
+#: Rows of the paper: the network and the precision.
+PAPER = {
+    "MLP": ("mlp", "none"),
+    "GCN": ("gcn", "none"),
+    "ab-C-GCN": ("gcn", "alpha_beta"),
+    "R-C-GCN": ("gcn", "regression"),
+    "SAGE": ("sage", "none"),
+    "ab-C-SAGE": ("sage", "alpha_beta"),
+    "R-C-SAGE": ("sage", "regression"),
+    # Figure 1 only.
+    "GAT": ("gat", "none"),
+    "APPNP": ("appnp", "none"),
+    "ab-C-MLP": ("mlp", "alpha_beta"),
+    "R-C-MLP": ("mlp", "regression"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row beyond the paper: the arguments of a model and of its fit.
+
+    Attributes:
+        model: Of ``CopulaGNN``.
+        fit: Of ``pc.fit``, and ``early_stopping``; by default the library's.
+        note: What it is, for the table.
+    """
+
+    model: dict[str, Any]
+    fit: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+#: Regressions are fitted by maximum likelihood proper: no weight decay, no early stopping.
+_REGRESSION = {"weight_decay": 0.0, "lr": 0.05, "scalar_lr": 0.05, "early_stopping": False}
+#: Long enough for a regression with few parameters to converge.
+ML_SCHEDULE = pc.Schedule(max_epochs=801, check_every=100, patience=100)
+_GRAPH = {"graph_features": True}
+_FREE = {"family": "normal", "scale": "global"}
+_NODE = {"family": "normal", "scale": "node"}
+_GLM = {"backbone": "linear", "precision": "none", **_GRAPH, "neighbour_outcomes": True}
+
+CONTINUOUS: dict[str, Row] = {
+    "R-C-SAGE, learned scale": Row(
+        {"backbone": "sage", "marginal": "normal", "precision": "edge_regression"},
+        note="edge regression whose overall scale is learned",
+    ),
+    "ab-C-SAGE, library": Row(
+        {"backbone": "sage", "marginal": "normal", "precision": "normalized_adjacency"},
+        note="the library's SAGE and stopping rule",
+    ),
+    "R-C-SAGE, free scale": Row(
+        {"backbone": "sage", "marginal": _FREE, "precision": "edge_regression"},
+        note="one scale for all marginals, not tied to the precision",
+    ),
+    "R-C-SAGE, node scale": Row(
+        {"backbone": "sage", "marginal": _NODE, "precision": "edge_regression"},
+        note="a scale per node from the network",
+    ),
+    "R-C-SAGE, Student-t": Row(
+        {"backbone": "sage", "marginal": "student_t", "precision": "edge_regression"},
+        note="heavy-tailed marginals",
+    ),
+    "linear + CAR": Row(
+        {"backbone": "linear", "marginal": "normal", "precision": "car"},
+        _REGRESSION,
+        "proper CAR by maximum likelihood",
+    ),
+    "linear + CAR + nugget": Row(
+        {"backbone": "linear", "marginal": "normal", "precision": "car", "nugget": True},
+        _REGRESSION,
+        "the same with independent noise",
+    ),
+    "linear + CAR + nugget + graph features": Row(
+        {
+            **{"backbone": "linear", "marginal": "normal", "precision": "car", "nugget": True},
+            **_GRAPH,
+        },
+        _REGRESSION,
+        "the same with log degree and neighbour means",
+    ),
+    "recipe": Row({"recipe": "continuous"}, note='recipe="continuous", five restarts'),
+}
+
+COUNT: dict[str, Row] = {
+    "NB-R-C-SAGE": Row(
+        {"backbone": "sage", "marginal": "negative_binomial", "precision": "edge_regression"},
+        note="negative-binomial marginals",
+    ),
+    "NB-R-C-SAGE + graph features": Row(
+        {
+            **{"backbone": "sage", "marginal": "negative_binomial"},
+            **{"precision": "edge_regression", **_GRAPH},
+        },
+        note="the same with log degree and neighbour means",
+    ),
+    "NB-ab-C-SAGE": Row(
+        {"backbone": "sage", "marginal": "negative_binomial", "precision": "normalized_adjacency"},
+        note="negative-binomial marginals",
+    ),
+    "Poisson-ab-C-SAGE": Row(
+        {"backbone": "sage", "marginal": "poisson", "precision": "normalized_adjacency"},
+        note="Poisson marginals, the library's SAGE and stopping rule",
+    ),
+    "LN-ab-C-SAGE": Row(
+        {"backbone": "sage", "marginal": "lognormal", "precision": "normalized_adjacency"},
+        note="lognormal marginals: no count is zero; its log score is a density",
+    ),
+    "Poisson GLM": Row({**_GLM, "marginal": "poisson"}, _REGRESSION, "graph features and outcomes"),
+    "NB GLM": Row(
+        {**_GLM, "marginal": "negative_binomial"}, _REGRESSION, "graph features and outcomes"
+    ),
+    "shifted NB GLM": Row(
+        {**_GLM, "marginal": "shifted_negative_binomial"},
+        _REGRESSION,
+        "the law of y - 1",
+    ),
+    "NB + CAR": Row(
+        {
+            **{"backbone": "linear", "marginal": "negative_binomial", "precision": "car"},
+            **{"nugget": True, **_GRAPH},
+        },
+        _REGRESSION,
+        "negative-binomial regression, CAR copula with a nugget, graph features",
+    ),
+    "recipe": Row({"recipe": "counts"}, note='recipe="counts", five restarts'),
+}
+
+BASELINES: dict[str, Callable[[Problem], dict[str, float]]] = {
+    "label propagation": baselines.label_propagation,
+}
+
+
+def run_model(trial: Trial, problem: Problem) -> dict[str, float]:
+    """The metrics of a row on a problem.
+
+    Args:
+        trial: Has the row's name, the seed of the fit and options.
+        problem: The data.
+    """
+    if trial.model in BASELINES:
+        return BASELINES[trial.model](problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MidpointWarning)  # the paper's rule, on the paper's data
+        if trial.model in PAPER:
+            return _run_published(trial, problem)
+        return _run_row(trial, problem)
+
+
+def _run_published(trial: Trial, problem: Problem) -> dict[str, float]:
+    network, precision = PAPER[trial.model]
+    y_train = problem.data.y[problem.train]
+    result = pc.fit(
+        published.published_model(network, precision, problem.data, counts=problem.counts),
+        problem.data,
+        problem.observed,
+        validation=problem.validation,
+        seed=trial.seed,
+        lr=[float(lr) for lr in trial.option("lr", (0.01, 0.001))],
+        optimizer=published.one_group_adam,
+        schedule=limited(trial, PUBLISHED_SCHEDULE),
+        judge=published.published_judge(y_train, counts=problem.counts),
+        progress=False,
+    )
+    published.set_residual_scale(result, problem.train)
+    return _scores(result, problem, trial.seed)
+
+
+def _run_row(trial: Trial, problem: Problem) -> dict[str, float]:
+    row = (COUNT if problem.counts else CONTINUOUS)[trial.model]
+    model = pc.CopulaGNN(**row.model)
+    options = dict(row.fit)
+    default = pc.Schedule()
+    if not options.pop("early_stopping", True):
+        default = ML_SCHEDULE
+        options["judge"] = LastState()
+    options["schedule"] = limited(trial, default)
+    if trial.option("restarts") is not None:
+        options["restarts"] = trial.option("restarts")
+    result = pc.fit(
+        model,
+        problem.data,
+        problem.observed,
+        validation=problem.validation,
+        seed=trial.seed,
+        progress=False,
+        **options,
+    )
+    return _scores(result, problem, trial.seed)
+
+
+class LastState:
+    """A validation score that always improves: the fit ends in its last state."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __call__(self, conditional: Any, values: Any) -> float:
+        self.looks += 1
+        return float(self.looks)
+
+
+def limited(trial: Trial, default: pc.Schedule) -> pc.Schedule:
+    """The schedule, cut short if the trial asks for it."""
+    limit = trial.option("max_epochs")
+    if limit is None:
+        return default
+    return pc.Schedule(int(limit), default.check_every, default.patience, default.tolerance)
+
+
+# ---------------------------------------------------------------- scores
+
+
+def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
+    """Scores at the test nodes, given training values and given all observed ones."""
+    fits = getattr(result, "fits", [result])
+    nodes = problem.test.nonzero().squeeze(-1)
+    y_train = problem.data.y[problem.train]
+    metrics: dict[str, float] = {}
+    pyro.set_rng_seed(seed)  # the CRPS is that of draws
+    prediction = result.predict(nodes=nodes)
+    metrics |= {f"all_{k}": v for k, v in prediction.score(problem.y_test, level=LEVEL).items()}
+    for one in fits:  # forget the validation values, also in features that are made of values
+        one.model.observe(one.model.data.hide(problem.validation))
+    prediction = result.predict(nodes=nodes)
+    metrics |= prediction.score(problem.y_test, level=LEVEL)
+    clamped = published.clamp_prediction(prediction.mean, y_train)
+    metrics["published"] = published.metric(problem.counts)(problem.y_test, clamped)
+    metrics["validation"] = sum(one.history.best_score for one in fits) / len(fits)
+    metrics["lr"] = float(fits[0].settings["lr"])  # the one that validation chose
+    metrics["epochs"] = sum(len(one.history.losses) for one in fits)
+    metrics["best_epoch"] = sum(one.history.best_epoch for one in fits) / len(fits)
+    metrics |= {f"parameter_{name}": value for name, value in result.scalars.items()}
+    return metrics
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread, since trials are the unit of parallelism, and float64, as in the tests."""
+    before = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.set_default_dtype(before[1])

@@ -1,0 +1,238 @@
+"""Writes the report of the committed records; nothing in it comes from anywhere else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import acceptance_report, figures, prose
+from .models import CONTINUOUS, COUNT
+from .problems import COUNTS, ELECTION
+from .prose import markdown
+from .stats import Cell, Published, base_of, by_seed, paired_p, read_published, summarise
+from .tables import TABLES, Table
+from .trials import read_compact
+
+#: Scores of a predictive law, with the words of the report.
+LAW_SCORES = {
+    "coverage": "90% coverage",
+    "pit_coverage": "PIT coverage",
+    "width": "width",
+    "log_score": "log score",
+    "crps": "CRPS",
+}
+
+Records = Sequence[Mapping[str, Any]]
+
+#: The numbers in the paper.
+PUBLISHED = Path(__file__).resolve().parents[1] / "results" / "published.csv"
+
+
+def write(results: Path, path: Path) -> None:
+    """Writes the report and its pictures.
+
+    Args:
+        results: The folder of the committed records; pictures go there too.
+        path: The Markdown file.
+    """
+    records = {name: read_compact(results / f"{name}.jsonl") for name in (*TABLES, "acceptance")}
+    if records["figure1"]:
+        figures.roles(role_curves(records["figure1"]), results / "figure1.png")
+    rows = calibration_rows([*records["table2"], *records["table3"]])
+    if rows:
+        figures.calibration(rows, results / "calibration.png")
+    path.write_text(text(results))
+
+
+def text(results: Path) -> str:
+    """The report in Markdown."""
+    records = {name: read_compact(results / f"{name}.jsonl") for name in (*TABLES, "acceptance")}
+    published = read_published(PUBLISHED)
+    parts = [prose.INTRODUCTION]
+    for name, table in TABLES.items():
+        if records[name]:
+            parts += [_section(table, records[name], published)]
+        if name == "table3":
+            parts += [_calibration(records["table2"], records["table3"])]
+    parts += [acceptance_report.section(records["acceptance"])]
+    if (results / "figure3.png").exists():
+        parts += [prose.FIGURE3]
+    parts += [_time(records)]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+# ---------------------------------------------------------------- one table
+
+
+def score_name(table: Table, row: str, records: Records) -> str:
+    """The metric of a row: clamped as published for the paper's rows, plain for the others."""
+    if row in table.paper:
+        return "published"
+    return "r2_deviance" if table.name == "table3" else "r2"
+
+
+def cell(table: Table, records: Records, row: str, column: str) -> Cell | None:
+    """One cell of a table, with the paired test against the base model."""
+    metric = score_name(table, row, records)
+    values = by_seed(records, row, column, metric)
+    if not values:
+        return None
+    base = base_of(row)
+    p = None if base is None else paired_p(values, by_seed(records, base, column, metric))
+    return summarise(list(values.values()), p)
+
+
+def _section(
+    table: Table, records: Records, published: Mapping[tuple[str, str, str], Published]
+) -> str:
+    columns = [c for c in table.columns if any(r["dataset"] == c for r in records)]
+    parts = [f"## {table.title}", prose.CAPTIONS.get(table.name, "")]
+    parts += [_main_table(table, records, columns, published)]
+    if table.published is not None:
+        parts += [_verdict(table, records, columns, published)]
+    if table.name == "figure1":
+        parts += ["![Figure 1](results/figure1.png)"]
+    elif table.beyond:
+        parts += [_law_table(table, records, column) for column in columns]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _main_table(
+    table: Table,
+    records: Records,
+    columns: Sequence[str],
+    published: Mapping[tuple[str, str, str], Published],
+) -> str:
+    lines = []
+    for row in table.rows:
+        cells = []
+        for column in columns:
+            found = cell(table, records, row, column)
+            words = "" if found is None else str(found)
+            known = published.get((table.published or "", row, _short(column)))
+            if known is not None and found is not None:
+                words += f" ({known})"
+            cells.append(words)
+        if any(cells):
+            lines.append([_named(row, table), *cells])
+        if row == table.paper[-1]:
+            lines.append(["**beyond the paper**", *[""] * len(columns)])
+    if len(lines) and lines[-1][0] == "**beyond the paper**":
+        lines.pop()
+    heads = [f"{_short(c)} (n = {_count(records, c)})" for c in columns]
+    return markdown(["model", *heads], lines)
+
+
+def _named(row: str, table: Table) -> str:
+    notes = COUNT if table.name == "table3" else CONTINUOUS
+    note = notes[row].note if row in notes and row not in table.paper else ""
+    return f"{row} ({note})" if note else row
+
+
+def _count(records: Records, column: str) -> str:
+    seeds: dict[str, int] = defaultdict(int)
+    for record in records:
+        if record["dataset"] == column:
+            seeds[record["model"]] += 1
+    low, high = min(seeds.values()), max(seeds.values())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _verdict(
+    table: Table,
+    records: Records,
+    columns: Sequence[str],
+    published: Mapping[tuple[str, str, str], Published],
+) -> str:
+    """Which cells are below the published mean minus two of its standard errors."""
+    below, total = [], 0
+    for row in table.paper:
+        for column in columns:
+            known = published.get((table.published or "", row, _short(column)))
+            found = cell(table, records, row, column)
+            if known is None or found is None:
+                continue
+            total += 1
+            if found.mean < known.least:
+                below.append(f"{row} on {_short(column)} ({found.mean:.3f}, {known})")
+    words = f"{total - len(below)} of {total} cells are at or above the published mean minus two "
+    words += "of its standard errors."
+    return words + (f" Below: {'; '.join(below)}." if below else "")
+
+
+def _law_table(table: Table, records: Records, column: str) -> str:
+    score = "r2_deviance" if table.name == "table3" else "r2"
+    heads = ["model", "R2-deviance" if table.name == "table3" else "R2", *LAW_SCORES.values()]
+    heads += ["R2, all observed", "log score, all observed"]
+    metrics = [score, *LAW_SCORES, f"all_{score}", "all_log_score"]
+    lines = []
+    for row in table.rows:
+        means = []
+        for metric in metrics:
+            values = list(by_seed(records, row, column, metric).values())
+            means.append(f"{summarise(values).mean:.3f}" if values else "")
+        if any(means):
+            lines.append([row, *means])
+    keep = [0] + [k for k in range(1, len(heads)) if any(line[k] for line in lines)]
+    lines = [[line[k] for k in keep] for line in lines]
+    return f"**{_short(column)}**\n\n" + markdown([heads[k] for k in keep], lines)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def role_curves(records: Records) -> dict[str, dict[str, list[tuple[float, float, float]]]]:
+    """The points of Figure 1 by setting and model."""
+    table = TABLES["figure1"]
+    curves: dict[str, dict[str, list[tuple[float, float, float]]]] = {"a": {}, "b": {}}
+    for column in table.columns:
+        setting, value = column[0], float(column.split("=")[1])
+        for row in table.rows:
+            found = cell(table, records, row, column)
+            if found is not None:
+                curves[setting].setdefault(row, []).append((value, found.mean, found.error))
+    return curves
+
+
+def calibration_rows(records: Records) -> dict[str, dict[str, tuple[float, float]]]:
+    """Coverage of the recommended models by data set and kind, with standard errors."""
+    kinds = {"interval": "coverage", "randomised PIT": "pit_coverage"}
+    rows: dict[str, dict[str, tuple[float, float]]] = {}
+    for column in (*ELECTION, *COUNTS):
+        for kind, metric in kinds.items():
+            values = list(by_seed(records, "recipe", column, metric).values())
+            if values:
+                found = summarise(values)
+                error = 0.0 if found.count == 1 else found.error
+                rows.setdefault(column, {})[kind] = (found.mean, error)
+    return rows
+
+
+def _calibration(table2: Records, table3: Records) -> str:
+    rows = calibration_rows([*table2, *table3])
+    if not rows:
+        return ""
+    lines = []
+    for column, kinds in rows.items():
+        words = [f"{kinds[k][0]:.3f}" if k in kinds else "" for k in ("interval", "randomised PIT")]
+        lines.append([column, *words])
+    table = markdown(["data set", "90% intervals cover", "by the randomised PIT"], lines)
+    return f"{prose.CALIBRATION}\n\n{table}\n\n![Calibration](results/calibration.png)"
+
+
+# ---------------------------------------------------------------- words
+
+
+def _time(records: Mapping[str, Records]) -> str:
+    lines = []
+    for name, rows in records.items():
+        if rows:
+            hours = sum(row["seconds"] for row in rows) / 3600
+            lines.append([name, str(len(rows)), f"{hours:.1f}"])
+    return prose.TIME + "\n\n" + markdown(["table", "trials", "hours, one core"], lines)
+
+
+def _short(column: str) -> str:
+    return column.split(":")[1] if ":" in column else column

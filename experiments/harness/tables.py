@@ -1,0 +1,180 @@
+"""Which trials make a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import acceptance, models
+from .problems import ELECTION, TAUS, VARIANCES, load
+from .trials import Trial
+
+PAPER_ROWS = ("MLP", "GCN", "ab-C-GCN", "R-C-GCN", "SAGE", "ab-C-SAGE", "R-C-SAGE")
+FIGURE_ROWS = ("MLP", "GCN", "SAGE", "GAT", "APPNP")
+
+#: The learning rate of a published model where a pilot fixed it; both are tried elsewhere.
+PILOT_RATES: dict[str, tuple[float, ...]] = {}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure.
+
+    Attributes:
+        name: What the command line calls it.
+        title: What the report calls it.
+        columns: Data sets, with the number of seeds that the committed table has.
+        paper: Rows of the paper.
+        beyond: Rows that the paper does not have.
+        published: The name of the table in the file of published numbers.
+        split: The seed of the split where all trials share one.
+    """
+
+    name: str
+    title: str
+    columns: dict[str, int]
+    paper: tuple[str, ...]
+    beyond: tuple[str, ...]
+    published: str | None = None
+    split: int | None = None
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """All rows."""
+        return (*self.paper, *self.beyond)
+
+
+_CONTINUOUS = (*models.CONTINUOUS, "label propagation")
+_COUNT = (*models.COUNT, "label propagation")
+
+TABLES = {
+    "figure1": Table(
+        "figure1",
+        "Figure 1: two roles of the graph",
+        {
+            **{f"a:sigma2={value}": 100 for value in VARIANCES},
+            **{f"b:tau={value}": 100 for value in TAUS},
+        },
+        FIGURE_ROWS,
+        ("ab-C-MLP", "R-C-MLP", "linear + CAR"),
+    ),
+    "table1": Table(
+        "table1",
+        "Table 1: simulated data, setting (c)",
+        {f"c:tau={value}": 100 for value in TAUS},
+        PAPER_ROWS,
+        _CONTINUOUS,
+        "table1_synthetic_c",
+    ),
+    "table2": Table(
+        "table2",
+        "Table 2: United States counties",
+        dict.fromkeys(ELECTION, 10),
+        PAPER_ROWS,
+        _CONTINUOUS,
+        "table2_election",
+    ),
+    "table3": Table(
+        "table3",
+        "Table 3: counts",
+        {"emnlp": 20, "wiki-chameleon": 20, "wiki-squirrel": 5},
+        PAPER_ROWS,
+        _COUNT,
+        "table3_counts",
+    ),
+    "table2-split1": Table(
+        "table2-split1",
+        "Table 2 on one split",
+        dict.fromkeys(ELECTION, 10),
+        PAPER_ROWS,
+        (),
+        "table2_election",
+        split=1,
+    ),
+}
+
+#: Figure 1 shows these rows in setting (b) only, where the graph is correlational.
+_SETTING_B_ONLY = TABLES["figure1"].beyond
+
+
+def table_trials(
+    name: str,
+    *,
+    seeds: Sequence[int] | None = None,
+    trials: int | None = None,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    smoke: bool = False,
+) -> list[Trial]:
+    """The trials of a table, seed by seed, so that an unfinished run is balanced.
+
+    Args:
+        name: The table.
+        seeds: These seeds, in place of those of the committed table.
+        trials: At most so many seeds.
+        rows: These rows only.
+        columns: These columns only.
+        smoke: One seed of the first column, with few steps.
+    """
+    if name == "acceptance":
+        return acceptance.trials(smoke=smoke, seeds=seeds)
+    table = TABLES[name]
+    made = []
+    for column, count in table.columns.items():
+        wanted = range(1, count + 1) if seeds is None else seeds
+        for seed in list(wanted)[: 1 if smoke else trials]:
+            for row in table.rows:
+                if rows is not None and row not in rows:
+                    continue
+                if columns is not None and column not in columns:
+                    continue
+                if column.startswith("a:") and row in _SETTING_B_ONLY:
+                    continue
+                chosen = options(column, row, split=table.split, smoke=smoke)
+                made.append(Trial(name, column, row, seed, chosen))
+    if smoke:
+        first = next(iter(table.columns))
+        made = [trial for trial in made if trial.dataset == first]
+    return sorted(made, key=lambda t: t.seed)
+
+
+def options(
+    column: str, row: str, *, split: int | None = None, smoke: bool = False
+) -> tuple[tuple[str, Any], ...]:
+    """What a trial of this cell is run with."""
+    chosen: dict[str, Any] = {} if split is None else {"split": split}
+    if row in models.PAPER:
+        simulated = column[1] == ":"
+        both = (0.01,) if simulated else (0.01, 0.001)
+        chosen["lr"] = (0.01,) if smoke else PILOT_RATES.get(f"{column} {row}", both)
+    if smoke:
+        chosen["max_epochs"] = 20
+        if row == "recipe":
+            chosen["restarts"] = 1
+    return tuple(sorted(chosen.items()))
+
+
+def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
+    """Whether a record is of a trial as it would be run today, and not with older options."""
+    if record["table"] == "acceptance":
+        return True
+    table = TABLES[record["table"]]
+    if record["dataset"] not in table.columns or record["model"] not in table.rows:
+        return False
+    today = options(record["dataset"], record["model"], split=table.split, smoke=smoke)
+    trial = Trial(record["table"], record["dataset"], record["model"], record["seed"], today)
+    return record["key"] == trial.key
+
+
+def execute(trial: Trial) -> dict[str, Any]:
+    """The metrics of a trial of any table."""
+    with models.one_thread():
+        if trial.table == "acceptance":
+            return acceptance.execute(trial)
+        return models.run_model(trial, load(trial.dataset, trial.option("split", trial.seed)))
+
+
+def all_names() -> tuple[str, ...]:
+    """What has trials, in order."""
+    return (*TABLES, "acceptance")

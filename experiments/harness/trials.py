@@ -1,0 +1,284 @@
+"""Trials, and a runner that can be killed: every finished trial is one file.
+
+A trial is a table, a data set, a model, a seed and options. Its key is a hash of these, so the
+same trial has the same file on every machine and a second start goes on where the first one
+ended. Files appear atomically; a trial that fails leaves a file too, is reported at the end and
+tried again at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyro_copula.errors import InvalidArgumentError
+
+#: Raised by one when trials of the same description give other results: old files then stay apart.
+PROTOCOL = 1
+
+BACKENDS = ("loky", "dask", "ray")
+
+_SIGNIFICANT_DIGITS = 6
+
+
+@dataclass(frozen=True, order=True)
+class Trial:
+    """One fit and its scores.
+
+    Attributes:
+        table: The table or figure that it belongs to.
+        dataset: The data set, a column of the table.
+        model: The model, a row of the table.
+        seed: The seed of the data or split, and of the fit.
+        options: What else the trial depends on, as sorted pairs.
+    """
+
+    table: str
+    dataset: str
+    model: str
+    seed: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The same for the same trial on every machine."""
+        text = json.dumps([PROTOCOL, *asdict(self).values()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """The value of an option."""
+        return dict(self.options).get(name, default)
+
+
+@dataclass
+class Outcome:
+    """How a run went.
+
+    Attributes:
+        finished: Trials finished in this run.
+        skipped: Trials that had been finished before.
+        failed: The records of trials that failed.
+    """
+
+    finished: int = 0
+    skipped: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.finished} trials finished, {self.skipped} had been finished before, "
+            f"{len(self.failed)} failed"
+        ]
+        for record in self.failed:
+            name = f"{record['table']} {record['dataset']} {record['model']} seed {record['seed']}"
+            lines.append(f"  failed: {name}: {record['error'].strip().splitlines()[-1]}")
+        return "\n".join(lines)
+
+
+class Runner:
+    """Runs trials in parallel and keeps one record a trial.
+
+    Args:
+        folder: Where records are kept, one folder a table.
+        jobs: The number of processes; with a cluster, the number of trials under way.
+        backend: ``"loky"`` (processes of this machine), ``"dask"`` or ``"ray"`` (a cluster).
+        address: The scheduler of the cluster; without it a local one is started.
+        progress: Whether to show a bar with the time left.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        jobs: int = 1,
+        backend: str = "loky",
+        address: str | None = None,
+        progress: bool = True,
+    ) -> None:
+        if backend not in BACKENDS:
+            raise InvalidArgumentError(
+                "backend", f"one of {BACKENDS}", repr(backend), 'Use backend="loky".'
+            )
+        if jobs < 1:
+            raise InvalidArgumentError("jobs", "one or more", repr(jobs), "Use jobs=1.")
+        self.folder = Path(folder)
+        self.jobs, self.backend, self.address = jobs, backend, address
+        self.progress = progress
+
+    def run(self, trials: Iterable[Trial], execute: Callable[[Trial], dict[str, Any]]) -> Outcome:
+        """Runs the trials that have no record yet.
+
+        Args:
+            trials: The trials.
+            execute: Gives the metrics of a trial; runs in another process.
+        """
+        from joblib import Parallel, delayed
+        from tqdm.auto import tqdm
+
+        trials = list(dict.fromkeys(trials))
+        todo = [trial for trial in trials if not self.path(trial).exists()]
+        outcome = Outcome(skipped=len(trials) - len(todo))
+        with (
+            _backend(self.backend, self.jobs, self.address),
+            tqdm(total=len(todo), desc="trials", disable=not self.progress, smoothing=0.05) as bar,
+        ):
+            parallel = Parallel(
+                n_jobs=self.jobs,
+                return_as="generator_unordered",
+                pre_dispatch=self.jobs,
+                batch_size=1,
+            )
+            for record in parallel(delayed(run_trial)(trial, execute) for trial in todo):
+                self.keep(record)
+                if "error" in record:
+                    outcome.failed.append(record)
+                else:
+                    outcome.finished += 1
+                bar.update()
+        return outcome
+
+    def path(self, trial: Trial) -> Path:
+        """The file of a finished trial."""
+        return self.folder / trial.table / f"{trial.key}.json"
+
+    def keep(self, record: dict[str, Any]) -> None:
+        """Writes the record of a trial; it is there as a whole or not at all."""
+        path = self.folder / record["table"] / f"{record['key']}.json"
+        if "error" in record:
+            path = path.with_suffix(".error")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(partial, "w") as file:
+            json.dump(record, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        if "error" not in record:
+            path.with_suffix(".error").unlink(missing_ok=True)
+
+    def records(self, table: str) -> Iterator[dict[str, Any]]:
+        """The records of the finished trials of a table."""
+        for path in sorted((self.folder / table).glob("*.json")):
+            yield json.loads(path.read_text())
+
+
+def run_trial(trial: Trial, execute: Callable[[Trial], dict[str, Any]]) -> dict[str, Any]:
+    """The record of a trial: what it was, its metrics or its error, the time it took."""
+    record = {"key": trial.key, **asdict(trial), "options": dict(trial.options)}
+    record["versions"] = versions()
+    start = time.perf_counter()
+    try:
+        record["metrics"] = execute(trial)
+    except Exception:  # any failure of one trial is kept and reported, and stops no other
+        record["error"] = traceback.format_exc()
+    record["seconds"] = time.perf_counter() - start
+    return record
+
+
+def versions() -> dict[str, str]:
+    """The versions of what runs."""
+    import importlib.metadata as metadata
+
+    names = ("pyro-copula", "torch", "pyro-ppl", "torch-geometric", "numpy", "scipy", "numba")
+    found = {"python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in names}
+
+
+@contextmanager
+def _backend(name: str, jobs: int, address: str | None) -> Iterator[None]:
+    """The joblib backend, with one thread a worker: trials are the unit of parallelism."""
+    import joblib
+
+    if name == "loky":
+        with joblib.parallel_config("loky", inner_max_num_threads=1):
+            yield
+    elif name == "dask":
+        from dask.distributed import Client, LocalCluster
+
+        if address is not None:
+            with Client(address) as client, joblib.parallel_config("dask", client=client):
+                yield
+        else:
+            with (
+                LocalCluster(
+                    n_workers=jobs, threads_per_worker=1, dashboard_address=None
+                ) as cluster,
+                Client(cluster) as client,
+                joblib.parallel_config("dask", client=client),
+            ):
+                yield
+    else:
+        import ray
+        from ray.util.joblib import register_ray
+
+        register_ray()
+        ray.init(address=address)
+        try:
+            with joblib.parallel_config("ray"):
+                yield
+        finally:
+            ray.shutdown()
+
+
+# ---------------------------------------------------------------- committed records
+
+
+def compact(records: Iterable[dict[str, Any]], path: Path) -> int:
+    """Writes records as one sorted JSON-lines file; the first line has the versions.
+
+    Args:
+        records: Records of one table.
+        path: The file.
+
+    Returns:
+        The number of records.
+    """
+    rows = sorted(
+        records, key=lambda r: (r["dataset"], r["model"], json.dumps(r["options"]), r["seed"])
+    )
+    known: list[dict[str, str]] = []
+    lines = []
+    for row in rows:
+        if row["versions"] not in known:
+            known.append(row["versions"])
+        line = {name: row[name] for name in ("dataset", "model", "seed")}
+        line |= {"options": row["options"]} if row["options"] else {}
+        line |= {"metrics": _rounded(row["metrics"]), "seconds": round(row["seconds"], 2)}
+        line |= {"version": known.index(row["versions"])} if len(known) > 1 else {}
+        lines.append(json.dumps(line, separators=(",", ":")))
+    header = json.dumps({"protocol": PROTOCOL, "versions": known}, separators=(",", ":"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return len(rows)
+
+
+def read_compact(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file that :func:`compact` wrote, without its first line."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_rounded(part) for part in value]
+    return value
+
+
+def report(outcome: Outcome) -> None:
+    """Prints how a run went."""
+    print(outcome, file=sys.stderr)

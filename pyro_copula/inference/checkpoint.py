@@ -1,0 +1,174 @@
+"""Checkpoints: one file that lets the same call go on where it was stopped.
+
+The file holds the state of everything that is under way or finished in one call of ``fit``: each
+learning-rate candidate, each restart, each chain, under a name of its own. It also holds a
+fingerprint of the call, so that another call cannot go on from it by mistake.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import FitFileError, InvalidArgumentError
+from .files import read_record, write_record
+
+
+class Slot:
+    """The place of one part of a fit in a checkpoint.
+
+    Args:
+        load: Gives what was saved there, or None.
+        save: Saves it.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], dict[str, Any] | None],
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.load = load
+        self.save = save
+
+
+#: Where nothing is kept.
+NOWHERE = Slot(lambda: None, lambda record: None)
+
+
+class Checkpoint:
+    """A file with the parts of a fit, always complete on disk.
+
+    Args:
+        path: The file; None keeps nothing.
+        fingerprint: What the call is made of: a name and a digest each.
+
+    Raises:
+        FitFileError: If the file belongs to another call, or is damaged.
+        InvalidArgumentError: If the directory does not exist.
+    """
+
+    def __init__(self, path: Path | None, fingerprint: Mapping[str, str]) -> None:
+        self.path = path
+        self._fingerprint = dict(fingerprint)
+        self._parts: dict[str, Any] = {}
+        if path is None:
+            return
+        if not path.absolute().parent.is_dir():
+            raise InvalidArgumentError(
+                "checkpoint",
+                "a file in a directory that exists",
+                f"{str(path)!r}",
+                "Make the directory first, so that a typing error does not lose the work.",
+            )
+        if path.exists():
+            record = read_record(path, "checkpoint")
+            self._check(record.get("fingerprint", {}))
+            self._parts = record["parts"]
+
+    def slot(self, *name: Any) -> Slot:
+        """The place with this name."""
+        if self.path is None:
+            return NOWHERE
+        key = "/".join(str(word) for word in name)
+        return Slot(lambda: self._parts.get(key), functools.partial(self._save, key))
+
+    def _save(self, key: str, part: dict[str, Any]) -> None:
+        assert self.path is not None
+        parts = {**self._parts, key: part}
+        write_record(self.path, "checkpoint", {"fingerprint": self._fingerprint, "parts": parts})
+        self._parts = parts
+
+    def _check(self, found: Mapping[str, str]) -> None:
+        mine = self._fingerprint
+        differing = [name for name in mine if found.get(name) != mine[name]]
+        if differing:
+            raise FitFileError(
+                str(self.path),
+                f"is a checkpoint of another call, with other {' and '.join(differing)}",
+                "Delete it to start anew, or pass another path.",
+            )
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.path)!r}, {len(self._parts)} parts)"
+
+
+# ---------------------------------------------------------------- randomness
+
+
+def random_state() -> dict[str, Any]:
+    """The state of torch's, numpy's and Python's random numbers, as plain values and tensors."""
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
+        "python": random.getstate(),
+    }
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Goes back to a state that :func:`random_state` gave."""
+    torch.set_rng_state(state["torch"])
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    random.setstate(state["python"])
+
+
+# ---------------------------------------------------------------- fingerprints
+
+
+def digest(*values: Any) -> str:
+    """A number that tells values apart: tensors, plain values, laws, and what is made of them.
+
+    Example:
+        >>> digest([1.0, "a"]) == digest([1.0, "a"]), digest([1.0]) == digest([2.0])
+        (True, False)
+    """
+    result = hashlib.sha256()
+    for value in values:
+        for piece in _pieces(value):
+            result.update(piece)
+            result.update(b"\0")
+    return result.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
+        yield value.contiguous().numpy().tobytes()
+    elif isinstance(value, np.ndarray):
+        yield f"array {value.dtype} {value.shape}".encode()
+        yield value.tobytes()
+    elif isinstance(value, Mapping):
+        yield f"mapping {len(value)}".encode()
+        for key in sorted(value, key=str):
+            yield str(key).encode()
+            yield from _pieces(value[key])
+    elif isinstance(value, list | tuple):
+        yield f"sequence {len(value)}".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif isinstance(value, functools.partial):
+        yield from _pieces([value.func, value.args, value.keywords])
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _pieces([type(value), asdict(value)])
+    elif isinstance(value, torch.distributions.Distribution):
+        yield from _pieces([type(value), vars(value)])
+    elif callable(value):
+        yield f"{getattr(value, '__module__', '')}.{_qualified_name(value)}".encode()
+    else:
+        text = repr(value)
+        yield (type(value).__qualname__ if " at 0x" in text else text).encode()
+
+
+def _qualified_name(value: Any) -> str:
+    return getattr(value, "__qualname__", type(value).__qualname__)

@@ -1,0 +1,218 @@
+"""The options of a fit: what was asked for, else what the model's recipe says, else the default."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgumentError
+from ..models import CopulaGNN, NodeData
+from .training import Schedule
+
+METHODS = ("mle", "map", "svi", "nuts")
+
+#: What holds if neither the call nor the model's recipe says otherwise. The rate of the global
+#: parameters is five times that of the network: they are few, and on a log scale.
+GENERAL: Mapping[str, Any] = {
+    "validation": 0.2,
+    "lr": 0.01,
+    "scalar_lr": None,
+    "weight_decay": 5e-4,
+    "optimizer": torch.optim.Adam,
+    "schedule": Schedule(),
+    "restarts": 1,
+}
+_SCALAR_FACTOR = 5.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one call of ``fit``, checked; see there what they mean."""
+
+    method: str
+    seed: int
+    validation: float | Tensor
+    lr: tuple[float, ...]
+    scalar_lr: float | None
+    weight_decay: float
+    optimizer: Callable[..., torch.optim.Optimizer]
+    schedule: Schedule
+    restarts: int
+    guide: Callable[..., Any] | None
+    num_draws: int
+    num_warmup: int
+    num_chains: int
+    progress: bool
+    judge: Callable[[Any, Tensor], float] | None
+
+    def rate_of_scalars(self, lr: float) -> float:
+        """The learning rate of the global parameters beside that of the network."""
+        return _SCALAR_FACTOR * lr if self.scalar_lr is None else self.scalar_lr
+
+    def settings(self, lr: float) -> dict[str, Any]:
+        """What was really used, as plain values.
+
+        Args:
+            lr: The learning rate that was chosen.
+        """
+        found = {
+            "seed": self.seed,
+            "lr": lr,
+            "lr_candidates": list(self.lr),
+            "scalar_lr": self.rate_of_scalars(lr),
+            "weight_decay": self.weight_decay,
+            "optimizer": _name(self.optimizer),
+            "schedule": asdict(self.schedule),
+            "judge": "log score" if self.judge is None else _name(self.judge),
+        }
+        if self.method == "svi":
+            found |= {"guide": "AutoNormal" if self.guide is None else _name(self.guide)}
+        if self.method in ("svi", "nuts"):
+            found |= {"num_draws": self.num_draws}
+        if self.method == "nuts":
+            found |= {"num_warmup": self.num_warmup, "num_chains": self.num_chains}
+        return found
+
+    def fingerprint(self) -> list[Any]:
+        """What decides the result; not how it is shown or how often it is saved."""
+        fields = {k: v for k, v in vars(self).items() if k not in ("progress", "schedule", "seed")}
+        schedule = {k: v for k, v in asdict(self.schedule).items() if k != "save_every"}
+        return [fields, schedule]
+
+
+def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
+    """The options of a call.
+
+    Args:
+        model: Its recipe may set some, in ``fit_defaults``.
+        given: What the call says, None where it says nothing.
+        alone: Whether restarts are one unless the call says otherwise.
+
+    Raises:
+        InvalidArgumentError: If one of them cannot be.
+    """
+    recipe = dict(model.fit_defaults)
+    unknown = sorted(set(recipe) - set(GENERAL))
+    if unknown:
+        raise InvalidArgumentError(
+            "model.fit_defaults", f"among {sorted(GENERAL)}", f"{unknown}", "Drop the others."
+        )
+    if alone:
+        recipe.pop("restarts", None)
+    chosen = dict(given)
+    for name, default in GENERAL.items():
+        if chosen[name] is None:
+            chosen[name] = recipe.get(name, default)
+    _check_method(chosen["method"])
+    chosen["lr"] = _rates(chosen["lr"])
+    if chosen["scalar_lr"] is not None:
+        chosen["scalar_lr"] = _number("scalar_lr", chosen["scalar_lr"], "Leave it out.")
+    chosen["weight_decay"] = _number("weight_decay", chosen["weight_decay"], "Use 5e-4.", zero=True)
+    for name, usual, least in (
+        ("seed", 0, 0),
+        ("restarts", 1, 1),
+        ("num_draws", 500, 1),
+        ("num_warmup", 300, 1),
+        ("num_chains", 2, 1),
+    ):
+        _check_count(name, chosen[name], usual, least)
+    if not isinstance(chosen["schedule"], Schedule):
+        raise InvalidArgumentError(
+            "schedule",
+            "a Schedule",
+            type(chosen["schedule"]).__name__,
+            "Pass pyro_copula.Schedule(max_epochs=500).",
+        )
+    for name in ("optimizer", "guide", "judge"):
+        if chosen[name] is not None and not callable(chosen[name]):
+            raise InvalidArgumentError(
+                name, "a class or function", repr(chosen[name]), "Leave it out for the default."
+            )
+    if chosen["guide"] is not None and chosen["method"] != "svi":
+        raise InvalidArgumentError(
+            "guide",
+            'None unless method="svi"',
+            f"one with method={chosen['method']!r}",
+            'Use method="svi", or leave `guide` out.',
+        )
+    if chosen["progress"] is None:
+        chosen["progress"] = sys.stderr.isatty()
+    return Options(**chosen)
+
+
+def validation_nodes(validation: float | Tensor, data: NodeData, seed: int) -> Tensor:
+    """The observed nodes that are held out of training, boolean ``(num_nodes,)``."""
+    observed = data.observed
+    if torch.is_tensor(validation):
+        if validation.dtype != torch.bool or validation.shape != observed.shape:
+            raise InvalidArgumentError(
+                "validation",
+                f"a share, or boolean of shape {tuple(observed.shape)}",
+                f"{validation.dtype} of shape {tuple(validation.shape)}",
+                "Pass a mask such as data.val_mask.",
+            )
+        chosen = validation & observed
+        if not bool(chosen.any()) or bool((chosen == observed).all()):
+            raise InvalidArgumentError(
+                "validation",
+                "true at some observed nodes, not all",
+                f"{int(chosen.sum())} of {int(observed.sum())} observed nodes",
+                "Both training and validation need values.",
+            )
+        return chosen
+    if not _is_number(validation) or not 0 < validation < 1:
+        raise InvalidArgumentError(
+            "validation",
+            "a share strictly between 0 and 1, or a boolean tensor",
+            repr(validation),
+            "Use 0.2.",
+        )
+    known = observed.nonzero().squeeze(-1)
+    count = min(max(1, round(float(validation) * len(known))), len(known) - 1)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.zeros_like(observed)
+    chosen[known[torch.randperm(len(known), generator=generator)[:count]]] = True
+    return chosen
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check_method(method: Any) -> None:
+    if method not in METHODS:
+        raise InvalidArgumentError("method", f"one of {METHODS}", repr(method), 'Use "mle".')
+
+
+def _rates(lr: Any) -> tuple[float, ...]:
+    several = lr if isinstance(lr, list | tuple) else [lr]
+    if not several:
+        raise InvalidArgumentError("lr", "one learning rate at least", "none", "Use 0.01.")
+    return tuple(_number("lr", rate, "Use 0.01, or several to choose from.") for rate in several)
+
+
+def _number(argument: str, value: Any, hint: str, zero: bool = False) -> float:
+    inside = _is_number(value) and value < math.inf and (value > 0 or (zero and value == 0))
+    if not inside:
+        expected = "finite and not negative" if zero else "positive and finite"
+        raise InvalidArgumentError(argument, expected, repr(value), hint)
+    return float(value)
+
+
+def _check_count(argument: str, value: Any, usual: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        expected = "a positive integer" if least else "an integer from 0 on"
+        raise InvalidArgumentError(argument, expected, repr(value), f"Use {usual}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,104 @@
+"""Predicting with a fit or several: what to condition on, checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgumentError
+from ..models import NodeData
+from .prediction import Prediction
+
+
+class Predictor:
+    """What a :class:`Fit` and an :class:`Ensemble` share: predictions.
+
+    Attributes:
+        settings: What was used.
+    """
+
+    settings: dict[str, Any]
+
+    @property
+    def _data(self) -> NodeData:
+        """The data, with all observed values."""
+        raise NotImplementedError
+
+    def _laws(self, hidden: Tensor | None = None) -> list[Any]:
+        """The joint laws of all nodes, in batches, with some values hidden from the features."""
+        raise NotImplementedError
+
+    def predict(
+        self,
+        num_samples: int = 1000,
+        *,
+        given: str | Tensor = "observed",
+        nodes: Tensor | Sequence[int] | Sequence[str] | None = None,
+    ) -> Prediction:
+        """Predicts values.
+
+        Args:
+            num_samples: The number of joint draws in ``samples``.
+            given: ``"observed"``: every missing node given the observed ones. A boolean mask of
+                shape ``(num_nodes,)``: every other node given these observed ones (the training
+                nodes alone, say). ``"none"``: every node from its marginal alone, as if nothing
+                were observed; features made of neighbours' outcomes stay as they are.
+            nodes: Some of these nodes only, by number, or by name if the data have names.
+        """
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
+            raise InvalidArgumentError(
+                "num_samples", "a positive integer", repr(num_samples), "Use 1000."
+            )
+        data = self._data
+        with torch.no_grad():
+            if torch.is_tensor(given):
+                hidden = data.observed & ~_checked_mask(given, data.observed)
+                y = data.hide(hidden).y
+                parts = [law.condition(y) for law in self._laws(hidden)]
+            elif given == "none":
+                parts = [law.unconditional() for law in self._laws()]
+            elif given == "observed":
+                if bool(data.observed.all()):
+                    raise InvalidArgumentError(
+                        "given",
+                        '"none" or a mask where every node is observed',
+                        '"observed"',
+                        "There is no missing node to predict.",
+                    )
+                parts = [law.condition(data.y) for law in self._laws()]
+            else:
+                raise InvalidArgumentError(
+                    "given",
+                    '"observed", "none" or a boolean mask of nodes',
+                    repr(given),
+                    'Use given="observed".',
+                )
+        return Prediction(
+            parts,
+            nodes,
+            num_samples=num_samples,
+            names=self.settings.get("names"),
+            num_nodes=data.num_nodes,
+        )
+
+
+def _checked_mask(given: Tensor, observed: Tensor) -> Tensor:
+    if given.dtype != torch.bool or given.shape != observed.shape:
+        found = f"{given.dtype} of shape {tuple(given.shape)}"
+    elif bool((given & ~observed).any()):
+        found = f"a mask that is true at node {int((given & ~observed).nonzero()[0])}, not observed"
+    elif not bool(given.any()):
+        found = "a mask without any node"
+    elif bool(given.all()):
+        found = "a mask of all nodes, which leaves none to predict"
+    else:
+        return given
+    raise InvalidArgumentError(
+        "given",
+        f"boolean of shape {tuple(observed.shape)}, true at some observed nodes",
+        found,
+        'Pass a mask such as data.train_mask, or given="none".',
+    )

@@ -1,0 +1,157 @@
+"""The published protocol on the library's extension points, against direct computations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from harness import baselines, published
+from harness.problems import Problem, load
+
+import pyro_copula as pc
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    torch.set_default_dtype(torch.float64)
+    return load("c:tau=1.0", 3)
+
+
+def graph_of(problem: Problem) -> pc.Graph:
+    return pc.Graph.from_edge_index(problem.data.edge_index, num_nodes=problem.data.num_nodes)
+
+
+def test_networks_are_the_librarys(problem):
+    x, edge_index = problem.data.x, problem.data.edge_index
+    for name, library in (("gcn", "gcn"), ("sage", "published_sage")):
+        ours = published.PublishedNetwork(name, x, graph_of(problem)).network
+        theirs = pc.nn.make_backbone(library, x.shape[1], 1)
+        layers = list(theirs.layers)
+        for k, part in enumerate(("first", "second")):
+            convolution = layers[k] if name == "gcn" else layers[k].convolution
+            getattr(ours, part).weight.data = convolution.lin.weight.data.T.clone()
+            if name == "sage":
+                getattr(ours, f"{part}_self").load_state_dict(layers[k].linear.state_dict())
+        torch.testing.assert_close(ours(x), theirs(x, edge_index))
+
+
+def test_sparse_product_has_the_right_derivative():
+    graph = pc.simulate.grid_graph(3, 3)
+    matrix = published.normalised_adjacency(graph)
+    x = torch.randn(9, 2, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda v: published._Product.apply(v, matrix), (x,))
+
+
+def built(problem: Problem, precision: str):
+    model = published.published_model("sage", precision, problem.data, counts=problem.counts)
+    return model.build(problem.data, problem.train)
+
+
+def test_base_model_is_trained_on_squared_error(problem):
+    model = built(problem, "none")
+    y = model.data.y
+    train = problem.train
+    parameters = list(model.backbone.parameters())
+    loss = -model.joint().log_prob(y) / int(train.sum())
+    ours = torch.autograd.grad(loss, parameters)
+    squared = (model.outputs()[train, 0] - y[train]).square().mean()
+    for a, b in zip(ours, torch.autograd.grad(squared, parameters)):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("precision", ["alpha_beta", "regression"])
+def test_joint_law_is_the_dense_one(problem, precision):
+    """As published: a Gaussian copula of clamped scores times normal marginals."""
+    model = built(problem, precision)
+    y, train = model.data.y, problem.train
+    with torch.no_grad():
+        mean = model.outputs()[:, 0]
+        K = model.precision(model.features).to_dense()
+        covariance = K.inverse()[train][:, train]
+        scale = covariance.diagonal().sqrt()
+        normal = torch.distributions.Normal(mean[train], scale)
+        u = normal.cdf(y[train]).clamp(1e-3, 1 - 1e-3)
+        assert bool((u == 1e-3).any())  # the clamp is at work, or this tests less than it says
+        z = torch.special.ndtri(u)
+        R = covariance / scale.outer(scale)
+        copula = -0.5 * (R.logdet() + z @ (R.inverse() - torch.eye(len(z))) @ z)
+        expected = copula + normal.log_prob(y[train]).sum()
+        torch.testing.assert_close(model.joint().log_prob(y), expected)
+
+
+def test_parameters_start_as_published(problem):
+    model = built(problem, "alpha_beta")
+    values = {name: float(scalar().detach()) for name, scalar in model.scalars.items()}
+    assert values == pytest.approx({"alpha": math.tanh(1), "beta": math.exp(3)})
+    assert all(p.requires_grad for p in model.precision.parameters())
+    assert not built(problem, "regression").scalars
+
+
+def test_regression_precision_is_the_papers(problem):
+    """``I + D - A`` with the softplus of a network on both ends, the smaller number first."""
+    model = built(problem, "regression")
+    K = model.precision(model.features).to_dense()
+    A = -(K - K.diagonal().diag())
+    torch.testing.assert_close(K.diagonal(), 1 + A.sum(1))
+    network = model.precision.module.precision.network
+    i, j = graph_of(problem).edges[7].tolist()
+    x = problem.data.x
+    score = torch.nn.functional.softplus(network(torch.cat([x[i], x[j]])))
+    torch.testing.assert_close(A[i, j], score.squeeze())
+    assert i < j
+
+
+def test_one_group_adam():
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
+    groups = [
+        {"params": parameters[:2], "lr": 0.1, "weight_decay": 0.0},
+        {"params": parameters[2:], "lr": 0.5, "weight_decay": 1.0},
+    ]
+    (group,) = published.one_group_adam(groups, lr=0.01).param_groups
+    assert len(group["params"]) == 3
+    assert (group["lr"], group["weight_decay"]) == (0.01, 5e-4)
+
+
+def test_clamp():
+    y = torch.tensor([-2.0, 1.0, 3.0])
+    clamped = published.clamp_prediction(torch.tensor([-9.0, -3.0, 1.0, 2.0]), y)
+    assert clamped.tolist() == [-4.0, -3.0, 1.0, 1.5]
+
+
+def test_residual_scale(problem):
+    model = published.published_model("mlp", "none", problem.data, counts=False)
+    schedule = pc.Schedule(max_epochs=20, check_every=20)
+    fit = pc.fit(
+        model, problem.data, problem.observed, validation=problem.validation, schedule=schedule
+    )
+    published.set_residual_scale(fit, problem.train)
+    with torch.no_grad():
+        residual = (problem.data.y - fit.model.outputs()[:, 0])[problem.train]
+    assert float(fit.model.family.scale) == pytest.approx(float(residual.square().mean().sqrt()))
+
+
+def test_label_propagation_is_a_fixed_point(problem):
+    values = problem.data.y.numpy()
+    found = baselines._propagate(problem, values, 0.8)
+    train = problem.train.numpy()
+    assert np.array_equal(found[train], values[train])
+    mean = values[train].mean()
+    adjacency = graph_of(problem).to_scipy().toarray()
+    degree = np.maximum(adjacency.sum(1), 1)
+    expected = mean + 0.8 * adjacency @ (found - mean) / degree
+    np.testing.assert_allclose(found[~train], expected[~train], atol=1e-10)
+
+
+def test_label_propagation_sees_no_test_value(problem):
+    scores = baselines.label_propagation(problem)
+    changed = problem.data.clone()
+    changed.y = problem.data.y + 1e6 * problem.test
+    other = Problem(changed, problem.train, problem.validation, problem.test, counts=False)
+    values = changed.y.numpy()
+    np.testing.assert_allclose(
+        baselines._propagate(other, values, 0.8)[problem.test.numpy()],
+        baselines._propagate(problem, problem.data.y.numpy(), 0.8)[problem.test.numpy()],
+    )
+    assert baselines.label_propagation(other)["validation"] == pytest.approx(scores["validation"])

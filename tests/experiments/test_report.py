@@ -1,0 +1,142 @@
+"""The report says what the records say, and the committed one is that of the committed records."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import run
+from harness import report, tables, trials
+from harness.tables import TABLES, table_trials
+
+RESULTS = Path(report.PUBLISHED).parent
+COMMITTED = RESULTS.parent / "README.md"
+
+
+def record(table, dataset, model, seed, **metrics):
+    return {
+        "key": "",
+        "table": table,
+        "dataset": dataset,
+        "model": model,
+        "seed": seed,
+        "options": {},
+        "versions": {"torch": "1"},
+        "metrics": metrics,
+        "seconds": 36.0,
+    }
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Three seeds of two models that are 0.01 and 0.03 above the published numbers."""
+    rng = np.random.default_rng(0)
+    published = report.read_published(report.PUBLISHED)
+    rows = []
+    for model, gain in (("SAGE", 0.01), ("ab-C-SAGE", 0.03), ("R-C-SAGE", -0.05)):
+        mean = published["table2_election", model, "income"].mean + gain
+        for seed, noise in enumerate((-0.01, 0.0, 0.01)):
+            value = mean + noise + 1e-4 * rng.normal()
+            rows.append(record("table2", "income", model, seed, published=value, r2=value))
+    rows.append(record("table2", "income", "recipe", 1, r2=0.8, coverage=0.91))
+    trials.compact(rows, tmp_path / "table2.jsonl")
+    return tmp_path
+
+
+def test_cells(results):
+    rows = trials.read_compact(results / "table2.jsonl")
+    cell = report.cell(TABLES["table2"], rows, "ab-C-SAGE", "income")
+    assert cell.mean == pytest.approx(0.805, abs=1e-3)
+    assert cell.error == pytest.approx(0.01 / np.sqrt(3), rel=0.05)
+    assert cell.p < 0.01
+    assert report.cell(TABLES["table2"], rows, "MLP", "income") is None
+
+
+def test_text(results):
+    text = report.text(results)
+    line = next(line for line in text.splitlines() if line.startswith("| ab-C-SAGE |"))
+    assert "0.805 ± 0.006\\*\\*\\* (0.775 ± 0.003)" in line
+    assert "2 of 3 cells are at or above" in text
+    assert "Below: R-C-SAGE on income (0.713, 0.763 ± 0.003)" in text
+    assert "| table2 | 10 | 0.1 |" in text
+    assert "| income | 0.910 |  |" in text
+    assert "Table 3" not in text  # no records, no section
+
+
+def test_committed_report_is_that_of_the_committed_records():
+    assert COMMITTED.read_text() == report.text(RESULTS)
+
+
+def test_trials_of_the_tables():
+    counts = {name: len(table_trials(name)) for name in TABLES}
+    assert len(table_trials("table2", rows=["SAGE"])) == 4 * 10
+    assert counts["table2-split1"] == 7 * 4 * 10
+    assert len(table_trials("table1", rows=tables.PAPER_ROWS)) == 7 * 4 * 100
+    assert len(table_trials("figure1", rows=tables.FIGURE_ROWS)) == 5 * 8 * 100
+    assert len(table_trials("table3", rows=["SAGE"])) == 20 + 20 + 5
+    for name in (*TABLES, "acceptance"):
+        made = table_trials(name)
+        assert len({trial.key for trial in made}) == len(made)
+        assert [t.seed for t in made[:5]] == sorted(t.seed for t in made[:5])
+    some = table_trials("table2", seeds=[4, 7], columns=["income"], rows=["recipe"])
+    assert [(t.seed, t.dataset, t.model) for t in some] == [
+        (4, "income", "recipe"),
+        (7, "income", "recipe"),
+    ]
+
+
+def test_records_with_other_options_are_left_out(monkeypatch):
+    (trial,) = table_trials("table2", seeds=[4], columns=["income"], rows=["SAGE"])
+    old = trials.run_trial(trial, lambda trial: {})
+    assert tables.is_current(old)
+    monkeypatch.setitem(tables.PILOT_RATES, "income SAGE", (0.001,))
+    assert not tables.is_current(old)
+    (fixed,) = table_trials("table2", seeds=[4], columns=["income"], rows=["SAGE"])
+    assert fixed.option("lr") == (0.001,)
+    assert tables.is_current(trials.run_trial(fixed, lambda trial: {}))
+
+
+def test_seeds_of_the_command_line():
+    assert run._seeds("4-6,9") == [4, 5, 6, 9]
+
+
+def test_smoke_run_of_one_table(tmp_path):
+    rows = ["MLP", "R-C-MLP", "linear + CAR"]
+    arguments = ["figure1", "--smoke", "--quiet", "--out", str(tmp_path), "--models", *rows]
+    assert run.main(arguments) == 0
+    found = trials.read_compact(tmp_path / "results" / "figure1.jsonl")
+    assert {row["model"] for row in found} == {"MLP"}  # the first column is of setting (a)
+    expected = {"published", "r2", "coverage", "log_score", "crps", "width"}
+    assert expected <= found[0]["metrics"].keys()
+    assert "Figure 1" in (tmp_path / "README.md").read_text()
+
+
+def test_a_trial_can_be_repeated():
+    (trial,) = table_trials("table1", rows=["R-C-GCN"], smoke=True)
+    assert tables.execute(trial) == tables.execute(trial)
+
+
+@pytest.mark.parametrize("row", ["ab-C-SAGE", "R-C-SAGE, node scale", "linear + CAR + nugget"])
+def test_rows_run_and_condition_on_training_values(row):
+    (trial,) = table_trials("table1", rows=[row], smoke=True)
+    metrics = tables.execute(trial)
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert metrics["all_r2"] != metrics["r2"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("PYRO_COPULA_DATA"), reason="needs the data sets")
+def test_smoke_run_of_everything(tmp_path):
+    assert run.main(["all", "--smoke", "--quiet", "--jobs", "2", "--out", str(tmp_path)]) == 0
+    for name in (*TABLES, "acceptance"):
+        assert trials.read_compact(tmp_path / "results" / f"{name}.jsonl")
+    assert (tmp_path / "results" / "figure3.png").exists()
+
+
+def test_help_names_the_experiments(capsys):
+    with pytest.raises(SystemExit):
+        run.main(["--help"])
+    words = capsys.readouterr().out
+    assert all(name in words for name in ("table1", "figure3", "calibration", "--backend"))

@@ -1,0 +1,159 @@
+"""Fits that do not go smoothly: Ctrl-C, and losses that are not finite."""
+
+from __future__ import annotations
+
+import math
+import signal
+
+import pytest
+import torch
+from fit_examples import SHORT, example, quick_fit
+
+import pyro_copula as pc
+from pyro_copula import CopulaGNN
+from pyro_copula.errors import TrainingError
+from pyro_copula.inference import nuts, training
+
+
+def interrupt_at(monkeypatch, moment):
+    """A real SIGINT to this process in a step of training."""
+    step = training._step
+
+    def interrupted(epoch, *rest):
+        if epoch == moment:
+            signal.raise_signal(signal.SIGINT)
+        step(epoch, *rest)
+
+    monkeypatch.setattr(training, "_step", interrupted)
+
+
+@pytest.mark.parametrize("method", ["mle", "map", "svi"])
+def test_ctrl_c_keeps_the_best_state(monkeypatch, method):
+    interrupt_at(monkeypatch, 30)
+    found = quick_fit(method=method, lr=(0.01, 0.02), num_draws=5)
+    assert found.history.verdict == "interrupted at step 30; the best state is kept"
+    assert "interrupted" in repr(found)
+    assert found.interrupted
+    assert not found.converged
+    assert torch.isfinite(found.predict().mean).all()
+    # the state is that of the best look, not of the last step
+    monkeypatch.undo()
+    epoch = found.history.best_epoch
+    best = quick_fit(method=method, num_draws=5, schedule=pc.Schedule(max(1, epoch), 5))
+    assert best.history.losses[:epoch] == found.history.losses[:epoch]
+
+
+def test_ctrl_c_ends_restarts_too(monkeypatch):
+    interrupt_at(monkeypatch, 30)
+    found = quick_fit(restarts=3)
+    assert isinstance(found, pc.Ensemble)
+    assert len(found.fits) == 1
+    assert repr(found).startswith("Ensemble of 1 of 3 fits, 0 converged")
+
+
+def test_ctrl_c_in_the_fit_before_nuts(monkeypatch):
+    interrupt_at(monkeypatch, 30)
+    found = quick_fit(method="nuts")
+    assert found.method == "map"
+    assert found.interrupted
+
+
+def interrupted_nuts(monkeypatch, moment):
+    """NUTS with 5 warm-up steps and 12 draws, interrupted in one of these, counted over chains."""
+    count = []
+    sample = nuts.NUTS.sample
+
+    def interrupted(self, params):
+        count.append(1)
+        if len(count) == moment:
+            signal.raise_signal(signal.SIGINT)
+        return sample(self, params)
+
+    cheap = quick_fit(method="map")
+    monkeypatch.setattr(nuts.NUTS, "sample", interrupted)
+    return cheap.refit("nuts", num_draws=12, num_warmup=5, num_chains=2)
+
+
+def test_ctrl_c_in_the_first_chain_keeps_its_draws(monkeypatch):
+    found = interrupted_nuts(monkeypatch, 5 + 8)
+    assert found.posterior["rho"].shape == (1, 7)
+    assert "interrupted in chain 1 of 2" in repr(found)
+    assert not found.converged
+    assert torch.isfinite(found.predict().mean).all()
+
+
+def test_ctrl_c_in_a_later_chain_keeps_the_finished_ones(monkeypatch):
+    found = interrupted_nuts(monkeypatch, 17 + 5 + 8)
+    assert found.posterior["rho"].shape == (1, 12)
+    assert found.diagnostics["interrupted"] == "interrupted in chain 2 of 2"
+
+
+def test_ctrl_c_before_the_first_draw_says_so(monkeypatch):
+    with pytest.raises(KeyboardInterrupt, match="before its first draw"):
+        interrupted_nuts(monkeypatch, 3)
+
+
+def breaking(monkeypatch, moments):
+    """Makes the loss NaN at some evaluations, counted from 1."""
+    joint, calls = CopulaGNN.joint, []
+
+    def broken(self, *arguments, **scalars):
+        law = joint(self, *arguments, **scalars)
+        if self.training:
+            calls.append(1)
+            if len(calls) in moments:
+                nothing = law.loc * math.nan
+                return pc.GraphNormal(nothing, precision=law.precision, validate_args=False)
+        return law
+
+    monkeypatch.setattr(CopulaGNN, "joint", broken)
+
+
+def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch):
+    rates = []
+    step = training._step
+
+    def watched(epoch, loss, module, optimizer, *rest):
+        rates.append([group["lr"] for group in optimizer.param_groups])
+        step(epoch, loss, module, optimizer, *rest)
+
+    monkeypatch.setattr(training, "_step", watched)
+    breaking(monkeypatch, {12, 13, 25})
+    found = quick_fit()
+    assert found.history.setbacks == [11, 12, 24]
+    assert [math.isnan(found.history.losses[k]) for k in (10, 11, 12, 13)] == [0, 1, 1, 0]
+    first = rates[0][0]
+    assert [rates[k][0] / first for k in (11, 12, 13, 25)] == [1, 1 / 2, 1 / 4, 1 / 8]
+    assert "3 setbacks" in repr(found.history)
+    assert torch.isfinite(found.predict().mean).all()
+
+
+def test_a_setback_returns_to_the_last_look(monkeypatch):
+    smooth = quick_fit()
+    breaking(monkeypatch, {14})
+    rough = quick_fit()
+    # the step after the setback starts where the look at step 10 was
+    assert rough.history.losses[14] == smooth.history.losses[10]
+
+
+def test_a_loss_that_is_never_finite_is_an_error(monkeypatch):
+    breaking(monkeypatch, range(1, 1000))
+    with pytest.raises(TrainingError, match="not finite at the start"):
+        quick_fit()
+    monkeypatch.undo()
+    breaking(monkeypatch, range(20, 1000))
+    with pytest.raises(TrainingError, match="not finite at step 29"):
+        quick_fit()
+
+
+def test_a_score_that_cannot_be_had_is_an_error():
+    data = example()
+    model = CopulaGNN("linear", "normal", "car")
+
+    def impossible(law, values):
+        raise ValueError("no such score")
+
+    with pytest.raises(ValueError, match="no such score"):
+        pc.fit(model, data, data.observed, judge=impossible, schedule=SHORT)
+    with pytest.raises(TrainingError, match="score was not finite"):
+        pc.fit(model, data, data.observed, judge=lambda law, values: math.nan, schedule=SHORT)
