@@ -33,6 +33,7 @@ def test_example_runs(law):
     assert 0.6 < float(names["guide"].median()["rho"]) < 1
 
 
+@pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")  # small counts
 def test_model_example_runs(capsys):
     names: dict = {"torch": torch, "pc": pc}
     exec(compile(MODEL, "README.md", "exec"), names)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import prose
-from .acceptance import CELLS, FAMILIES, METHODS
+from .acceptance import CELLS, LAWS
 from .stats import by_seed
 
 Records = Sequence[Mapping[str, Any]]
@@ -60,14 +60,14 @@ def _recovery(records: Records) -> str:
     heads += ["90% posterior covers", "coverage", "sums, joint", "sums, independent"]
     lines = []
     for setting in ("b", "c"):
-        for family in FAMILIES:
-            for method in METHODS:
-                name = f"recovery:{setting}:{family}"
+        for law, (family, _, methods) in LAWS.items():
+            for method in methods:
+                name = f"recovery:{setting}:{law}"
                 rows = [
                     r["metrics"] for r in records if r["dataset"] == name and r["model"] == method
                 ]
                 if rows:
-                    lines.append([setting, family.replace("_", " "), method, *_row(rows, family)])
+                    lines.append([setting, law, method, *_row(rows, family)])
     return prose.markdown(heads, lines)
 
 

@@ -118,7 +118,9 @@ def table_trials(
         smoke: One seed of the first column, with few steps.
     """
     if name == "acceptance":
-        return acceptance.trials(smoke=smoke, seeds=seeds)
+        named = acceptance.trials(smoke=smoke, seeds=seeds)
+        named = [t for t in named if rows is None or t.model in rows]
+        return [t for t in named if columns is None or t.dataset in columns]
     table = TABLES[name]
     made = []
     for column, count in table.columns.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
 from .job import Job, versions
@@ -38,6 +39,7 @@ def fit(
     optimizer: Callable[..., torch.optim.Optimizer] | None = None,
     schedule: Schedule | None = None,
     restarts: int | None = None,
+    refine: bool | None = None,
     guide: Callable[..., Any] | None = None,
     num_draws: int = 500,
     num_warmup: int = 300,
@@ -72,6 +74,11 @@ def fit(
         optimizer: Any class of torch.optim with groups of parameters; Adam by default.
         schedule: How long to train; see :class:`Schedule`.
         restarts: Fit so many times from different seeds and predict with the equal mixture.
+        refine: For ``"mle"`` and ``"map"``: whether the global parameters are moved to their
+            maximum given all observed values, once the network is trained. Training stops by
+            validation score, which hardly depends on some of them, and leaves those near where
+            they started: refine if the dependence itself is the question. False by default,
+            because a flexible network fits the observed nodes better than the missing ones.
         guide: For ``"svi"``: makes the guide from the model; AutoNormal by default.
         num_draws: For ``"svi"`` and ``"nuts"``: posterior draws (per chain).
         num_warmup: For ``"nuts"``: warm-up steps per chain.
@@ -111,6 +118,7 @@ def fit(
         "optimizer": optimizer,
         "schedule": schedule,
         "restarts": restarts,
+        "refine": refine,
         "guide": guide,
         "num_draws": num_draws,
         "num_warmup": num_warmup,
@@ -123,7 +131,9 @@ def fit(
     if start is not None:
         _check_start(start, model, nodes)
     names = _node_names(data, start)
-    with _isolated():
+    with _isolated(), warnings.catch_warnings():
+        # A state on the way says nothing about the data: the fitted one is looked at below.
+        warnings.simplefilter("ignore", MidpointWarning)
         store = _checkpoint(checkpoint, model, nodes, options, start)
         fits: list[Fit] = []
         for k in range(options.restarts):
@@ -131,6 +141,8 @@ def fit(
             fits.append(Job(model, nodes, own, start, store, f"restart {k}", names).run())
             if fits[-1].interrupted:
                 break
+    with torch.no_grad():
+        fits[0].model.joint().log_prob(nodes.y)  # warns if the midpoint rule is poor here
     if options.restarts == 1:
         return fits[0]
     settings = {**fits[0].settings, "restarts": options.restarts}

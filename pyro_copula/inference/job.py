@@ -18,6 +18,7 @@ from ..scalars import Constrained
 from .checkpoint import Checkpoint, Slot
 from .nuts import sample_posterior
 from .options import Options, validation_nodes
+from .potential import refine_
 from .result import Fit
 from .training import History, train
 from .variational import fit_posterior, guide_draws, make_guide
@@ -67,20 +68,34 @@ class Job:
         best = self._best_candidate()
         model, guide, history = best.model, best.guide, best.history
         model.observe(self.data)
-        posterior, diagnostics = None, {}
+        model.eval()
         if guide is not None:
-            model.set_site_values_({k: v.detach() for k, v in guide.median().items()})
+            self._hold(model, guide)
         if self.options.method == "svi":
-            if not history.interrupted:
-                # a stage of its own, with randomness of its own: see Checkpoint
-                pyro.set_rng_seed(self.options.seed)
-                with pyro.get_param_store().scope():
-                    second = fit_posterior(model, guide, self.options, best.lr, self._slot)
-                bound = f"converged: evidence bound {second.best_score:.2f}"
-                diagnostics = {"posterior": bound if second.converged else second.verdict}
+            posterior, diagnostics = self._posterior(best)
+            return self._result(model, history, best.lr, posterior, diagnostics)
+        if self.options.refine and not history.interrupted:
+            refine_(model, self.options.method)
+        return self._result(model, history, best.lr, None, {})
+
+    def _posterior(self, best: _Candidate) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Draws from the guide given all observed values, and how that ended."""
+        diagnostics: dict[str, Any] = {}
+        if not best.history.interrupted:
+            # Seeded again, as the draws below: no stage depends on whether one before was resumed.
             pyro.set_rng_seed(self.options.seed)
-            posterior = guide_draws(guide, self.data.y, self.options.num_draws)
-        return self._result(model, history, best.lr, posterior, diagnostics)
+            with pyro.get_param_store().scope():
+                second = fit_posterior(best.model, best.guide, self.options, best.lr, self._slot)
+            self._hold(best.model, best.guide)
+            bound = f"converged: evidence bound {second.best_score:.2f}"
+            diagnostics["posterior"] = bound if second.converged else second.verdict
+            diagnostics["interrupted"] = second.verdict if second.interrupted else ""
+        pyro.set_rng_seed(self.options.seed)
+        return guide_draws(best.guide, self.data.y, self.options.num_draws), diagnostics
+
+    @staticmethod
+    def _hold(model: CopulaGNN, guide: Any) -> None:
+        model.set_site_values_({k: v.detach() for k, v in guide.median().items()})
 
     def _slot(self, *name: Any) -> Slot:
         return self.checkpoint.slot(self.name, *name)

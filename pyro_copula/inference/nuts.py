@@ -3,7 +3,7 @@
 Three things make it fast. The potential is written out by hand, so that no program is traced and
 nothing that stays the same is computed again. The chains move in coordinates in which the density
 is about standard normal: the curvature at the mode says which they are, so that parameters which
-trade off against each other (the dispersion of counts and its power) cost no small steps. And a
+trade off against each other (a nugget and the dependence, say) cost no small steps. And a
 dense mass matrix takes up what the curvature at one point does not say. All of it is a linear
 change of variables: the target is the same.
 """
@@ -15,120 +15,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyro
 import torch
 from pyro.infer import MCMC, NUTS
 from pyro.ops.stats import effective_sample_size, split_gelman_rubin
-from scipy.optimize import minimize
 from torch import Tensor
-from torch.distributions import biject_to
 
-from ..errors import InvalidArgumentError, TrainingError
+from ..errors import InvalidArgumentError
 from ..models import CopulaGNN
 from .checkpoint import NOWHERE, Slot
+from .potential import Potential, locate
 
 #: More parameters than this have a diagonal mass matrix: a dense one would need more draws than a
 #: warm-up has.
 _MAX_DENSE = 50
 
-#: The step of the differences that give the curvature, and the largest standard deviation that is
-#: believed: in a flat direction the curvature at the mode says too much.
-_STEP, _MAX_SCALE = 5e-3, 3.0
-
 #: R-hat and the effective sample size need so many draws.
 _MIN_DRAWS = 4
-
-
-class Potential:
-    """Minus the log density of all that is sampled, as a function of one unconstrained vector.
-
-    Args:
-        model: The model, built and with its network fitted.
-    """
-
-    def __init__(self, model: CopulaGNN) -> None:
-        self.model = model
-        self.y = model.data.y
-        self.priors = model.priors
-        self.transforms = {name: biject_to(prior.support) for name, prior in self.priors.items()}
-        self.evaluations = 0
-        with torch.no_grad():
-            if "last_layer" in self.priors:
-                self.fixed: dict[str, Any] = {"hidden": model.hidden()}
-            else:
-                self.fixed = {"outputs": model.outputs()}
-            held = model.site_values()
-            parts = {name: self.transforms[name].inv(held[name]) for name in self.priors}
-        self._shapes = {name: part.shape for name, part in parts.items()}
-        #: The held values.
-        self.start = torch.cat([part.reshape(-1) for part in parts.values()])
-
-    def __call__(self, u: Tensor) -> Tensor:
-        """The potential at ``u``, of shape ``(size,)``."""
-        self.evaluations += 1
-        values, total = {}, torch.zeros((), dtype=u.dtype)
-        for name, part in self._split(u).items():
-            transform = self.transforms[name]
-            values[name] = value = transform(part)
-            jacobian = transform.log_abs_det_jacobian(part, value).sum()
-            total = total + self.priors[name].log_prob(value).sum() + jacobian
-        return -(total + self.model.joint(**self.fixed, **values).log_prob(self.y))
-
-    def values(self, u: Tensor) -> dict[str, Tensor]:
-        """The parameters behind vectors of shape ``(*batch, size)``."""
-        return {name: self.transforms[name](part) for name, part in self._split(u).items()}
-
-    def with_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        """The potential and its gradient; infinite where no law can be made."""
-        point = torch.as_tensor(u, dtype=self.start.dtype).requires_grad_()
-        try:
-            value = self(point)
-            (gradient,) = torch.autograd.grad(value, point)
-        except (ValueError, ArithmeticError):
-            return math.inf, np.zeros_like(u)
-        if not bool(torch.isfinite(value)) or not bool(torch.isfinite(gradient).all()):
-            return math.inf, np.zeros_like(u)
-        return float(value.detach()), gradient.double().numpy()
-
-    def _split(self, u: Tensor) -> dict[str, Tensor]:
-        parts = u.split([shape.numel() for shape in self._shapes.values()], dim=-1)
-        return {
-            name: part.reshape((*u.shape[:-1], *shape))
-            for (name, shape), part in zip(self._shapes.items(), parts)
-        }
-
-
-def locate(potential: Potential) -> tuple[Tensor, Tensor]:
-    """The mode of a density, and a square root of the covariance that its curvature implies.
-
-    Returns:
-        ``(mode, root)`` of shapes ``(size,)`` and ``(size, size)``.
-
-    Raises:
-        TrainingError: If the density is zero at the held values.
-    """
-    start = potential.start.double().numpy()
-    if not math.isfinite(potential.with_gradient(start)[0]):
-        raise TrainingError(
-            "The posterior density is zero at the fitted parameters",
-            "Check that the priors allow them, or fit again from another seed.",
-        )
-    with np.errstate(all="ignore"):  # a line search may look where the density is zero
-        found = minimize(
-            potential.with_gradient, start, jac=True, method="BFGS", options={"gtol": 1e-2}
-        )
-    mode = found.x if math.isfinite(found.fun) else start
-    differences = [
-        potential.with_gradient(mode + _STEP * axis)[1]
-        - potential.with_gradient(mode - _STEP * axis)[1]
-        for axis in np.eye(len(mode))
-    ]
-    curvature = np.stack(differences) / (2 * _STEP)
-    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    root = vectors / np.sqrt(np.maximum(values, _MAX_SCALE**-2))
-    dtype = potential.start.dtype
-    return torch.as_tensor(mode, dtype=dtype), torch.as_tensor(root, dtype=dtype)
 
 
 def sample_posterior(

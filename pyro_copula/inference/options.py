@@ -27,6 +27,7 @@ GENERAL: Mapping[str, Any] = {
     "optimizer": torch.optim.Adam,
     "schedule": Schedule(),
     "restarts": 1,
+    "refine": False,
 }
 _SCALAR_FACTOR = 5.0
 
@@ -44,6 +45,7 @@ class Options:
     optimizer: Callable[..., torch.optim.Optimizer]
     schedule: Schedule
     restarts: int
+    refine: bool
     guide: Callable[..., Any] | None
     num_draws: int
     num_warmup: int
@@ -69,6 +71,7 @@ class Options:
             "weight_decay": self.weight_decay,
             "optimizer": _name(self.optimizer),
             "schedule": asdict(self.schedule),
+            "refine": self.refine,
             "judge": "log score" if self.judge is None else _name(self.judge),
         }
         if self.method == "svi":
@@ -129,6 +132,8 @@ def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
             type(chosen["schedule"]).__name__,
             "Pass pyro_copula.Schedule(max_epochs=500).",
         )
+    if not isinstance(chosen["refine"], bool):
+        raise InvalidArgumentError("refine", "True or False", repr(chosen["refine"]), "Use False.")
     for name in ("optimizer", "guide", "judge"):
         if chosen[name] is not None and not callable(chosen[name]):
             raise InvalidArgumentError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import NodeData
 from .prediction import Prediction
 
@@ -53,7 +54,9 @@ class Predictor:
                 "num_samples", "a positive integer", repr(num_samples), "Use 1000."
             )
         data = self._data
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            # Predictions suffer little from the midpoint rule, and the fit has said so.
+            warnings.simplefilter("ignore", MidpointWarning)
             if torch.is_tensor(given):
                 hidden = data.observed & ~_checked_mask(given, data.observed)
                 y = data.hide(hidden).y

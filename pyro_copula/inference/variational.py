@@ -91,9 +91,7 @@ def fit_posterior(
             torch.manual_seed(options.seed)
             return -float(look.loss(program, guide, y))
 
-    schedule = replace(
-        _SCHEDULE, max_epochs=min(_SCHEDULE.max_epochs, options.schedule.max_epochs)
-    )
+    schedule = replace(_SCHEDULE, max_epochs=min(_SCHEDULE.max_epochs, options.schedule.max_epochs))
     for k, factor in enumerate(_RATES):
         rate = factor * options.rate_of_scalars(lr)
         history = train(

@@ -81,7 +81,7 @@ class CopulaGNN(Parameters):
         >>> model.family_reason
         'marginal="auto" chose \\'negative_binomial\\': counts with ... of a Poisson law'
         >>> sorted(model.scalars)
-        ['dispersion', 'dispersion_power', 'rho']
+        ['dispersion', 'rho']
         >>> model.joint().condition(data.y).nodes
         tensor([3])
     """

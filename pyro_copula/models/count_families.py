@@ -56,10 +56,12 @@ class CountFamily(MarginalFamily):
 
     Args:
         dispersion: ``None``: Poisson. ``"global"`` or ``"node"``: negative binomial with variance
-            ``mean + dispersion * mean^2``. The log dispersion is a number plus a power of the
-            mean and, with ``"node"``, an output of the network.
+            ``mean + dispersion * mean^2``, the dispersion one number or, times that number, from
+            the network.
         zeros: ``None``; ``"inflated"``: an extra share of zeros; ``"truncated"``: no zeros.
         gate: The extra share of zeros: ``"global"``: one number; ``"node"``: from the network.
+        power: Whether the dispersion changes with a learned power of the mean; ``dispersion`` is
+            then that of a node with the typical mean.
         lower: Counts start here: the law is that of ``y - lower``. ``"auto"``: at 1 if no observed
             count is 0, else at 0. It does not go further, because a count below the smallest
             observed one may well be among the missing.
@@ -72,6 +74,7 @@ class CountFamily(MarginalFamily):
     discrete = True
     uses_offset = True
     shift: Tensor
+    typical: Tensor
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class CountFamily(MarginalFamily):
         *,
         zeros: str | None = None,
         gate: str = "global",
+        power: bool = False,
         lower: int | str = 0,
     ) -> None:
         super().__init__()
@@ -93,16 +97,23 @@ class CountFamily(MarginalFamily):
             raise InvalidArgumentError(
                 "gate", '"global" without inflated zeros', '"node"', 'Use zeros="inflated".'
             )
+        if power and dispersion is None:
+            raise InvalidArgumentError(
+                "power", "False without a dispersion", "True", 'Use dispersion="global".'
+            )
         if dispersion is not None:
             self._scalars["dispersion"] = Positive("dispersion", 1.0)
+        if power:
             self._scalars["dispersion_power"] = Real("dispersion_power", 0.0)
         if zeros == "inflated":
             self._scalars["gate"] = Proportion("gate", 0.1)
-        self.dispersion, self.zeros, self.gate, self.lower = dispersion, zeros, gate, lower
+        self.dispersion, self.zeros, self.gate = dispersion, zeros, gate
+        self.power, self.lower = power, lower
         self._gate_channel = 2 if dispersion == "node" else 1
         self.out_channels = self._gate_channel + (gate == "node")
         self.register_buffer("shift", torch.tensor(0 if lower == "auto" else lower))
-        self.name, self.options = _name_and_options(dispersion, zeros, gate, lower)
+        self.register_buffer("typical", torch.tensor(0.0))  # the log of a typical mean
+        self.name, self.options = _name_and_options(dispersion, zeros, gate, power, lower)
 
     def forward(self, outputs: Tensor, offset: Tensor | None = None, **scalars: Any) -> Any:
         mean = log_mean(self.center, outputs[..., 0], offset)
@@ -120,11 +131,12 @@ class CountFamily(MarginalFamily):
         return Shifted(law, int(self.shift)) if int(self.shift) else law
 
     def _log_dispersion(self, mean: Tensor, outputs: Tensor, scalars: dict[str, Any]) -> Tensor:
-        power = self._scalar(scalars, "dispersion_power")
-        result = self._scalar(scalars, "dispersion").log() + power * (mean - self.center)
+        result = self._scalar(scalars, "dispersion").log()
+        if self.power:
+            result = result + self._scalar(scalars, "dispersion_power") * (mean - self.typical)
         if self.dispersion == "node":
             result = result + bend(outputs[..., 1], MAX_LOG_SCALE)
-        return bend(result, _MAX_LOG_DISPERSION)
+        return result.clamp(-_MAX_LOG_DISPERSION, _MAX_LOG_DISPERSION)
 
     def _inflated(self, law: Any, outputs: Tensor, scalars: dict[str, Any]) -> Any:
         gate = self._scalar(scalars, "gate")
@@ -159,6 +171,7 @@ class CountFamily(MarginalFamily):
             self.scalars["gate"].set_(gate)
             mean = mean / (1 - gate)
         self.center.fill_(mean.log())
+        self.typical.fill_((mean * exposure).log().mean())
 
     def check(self, y: Tensor) -> None:
         least = int(self.shift) + (1 if self.zeros == "truncated" else 0)
@@ -178,7 +191,7 @@ class CountFamily(MarginalFamily):
 
 
 def _name_and_options(
-    dispersion: str | None, zeros: str | None, gate: str, lower: int | str
+    dispersion: str | None, zeros: str | None, gate: str, power: bool, lower: int | str
 ) -> tuple[str, dict[str, Any]]:
     """The name in ``FAMILIES`` and what is not said by it."""
     name = "poisson" if dispersion is None else "negative_binomial"
@@ -189,6 +202,8 @@ def _name_and_options(
         name = f"zero_{zeros}_{name}"
     if gate == "node":
         options["gate"] = gate
+    if power:
+        options["power"] = power
     if lower == "auto" and zeros is None:
         name = f"shifted_{name}"
     elif lower != 0:

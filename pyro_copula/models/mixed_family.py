@@ -34,7 +34,7 @@ class MixedFamily(MarginalFamily):
     Example:
         >>> family = MixedFamily({"normal": [0, 1], "negative_binomial": [2]})
         >>> family.out_channels, sorted(family.scalars)
-        (2, ['negative_binomial_dispersion', 'negative_binomial_dispersion_power', 'normal_scale'])
+        (2, ['negative_binomial_dispersion', 'normal_scale'])
         >>> family.prepare(torch.tensor([0.5, -1.0, 7.0]))
         >>> family(torch.zeros(3, 2))
         Mixed(normal: 2 nodes of Normal, negative_binomial: 1 node of NegativeBinomial)

@@ -105,7 +105,11 @@ _COUNTS = Recipe(
         "hidden_channels": 32,
         "dropout": 0.3,
         "linear_skip": True,
-        "marginal": {"family": "shifted_negative_binomial", "dispersion": "node"},
+        "marginal": {
+            "family": "shifted_negative_binomial",
+            "dispersion": "node",
+            "power": True,
+        },
         "precision": "normalized_adjacency",
         "nugget": True,
     },

@@ -361,3 +361,27 @@ def test_the_picture_of_training():
     assert axes.lines[0].get_ydata().tolist() == found.history.losses
     matplotlib.pyplot.close(axes.figure)
     assert copy.copy(found.history) == found.history
+
+
+@pytest.mark.parametrize("method", ["mle", "map"])
+def test_refined_scalars_are_at_their_maximum(method):
+    plain, refined = (quick_fit(method=method, refine=refine) for refine in (False, True))
+    assert refined.settings["refine"]
+    model, y = refined.model, refined.model.data.y
+    with torch.no_grad():
+        outputs = model.outputs()
+        torch.testing.assert_close(outputs, plain.model.outputs())  # the same network
+
+        def density(values):
+            total = model.joint(outputs, **values).log_prob(y)
+            if method == "map":
+                total = total + sum(model.priors[k].log_prob(v) for k, v in values.items())
+            return float(total)
+
+        values = model.site_values()
+        best = density(values)
+        assert best > density(plain.model.site_values()) + 1e-3
+        for name, value in values.items():
+            for step in (-0.01, 0.01):
+                moved = (value + step).clamp(max=0.9999) if name == "rho" else value + step
+                assert density({**values, name: moved}) < best + 1e-4

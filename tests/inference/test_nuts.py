@@ -12,7 +12,8 @@ from pyro.infer.mcmc.util import initialize_model
 
 import pyro_copula as pc
 from pyro_copula.errors import TrainingError
-from pyro_copula.inference.nuts import Potential, locate, sample_posterior
+from pyro_copula.inference.nuts import sample_posterior
+from pyro_copula.inference.potential import Potential, locate
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
 

@@ -142,3 +142,23 @@ def test_bad_options():
         CountFamily("many")
     with pytest.raises(NotImplementedError):
         MarginalFamily()(torch.zeros(3, 1))
+
+
+def test_dispersion_is_constant_unless_a_power_is_asked_for():
+    y, offset = torch.tensor([3.0, 40.0, 7.0, 0.0]), torch.tensor([0.0, 3.0, 1.0, 2.0])
+    plain, powered = CountFamily("global"), CountFamily("global", power=True)
+    for family in (plain, powered):
+        family.start(y, offset)
+    assert sorted(plain.scalars) == ["dispersion"]
+    assert sorted(powered.scalars) == ["dispersion", "dispersion_power"]
+    outputs = torch.zeros(4, 1)
+    law = plain(outputs, offset, dispersion=torch.tensor(0.5))
+    torch.testing.assert_close(law.variance, law.mean + 0.5 * law.mean.square())
+    law = powered(
+        outputs, offset, dispersion=torch.tensor(0.5), dispersion_power=torch.tensor(-0.2)
+    )
+    typical = (y.sum() + 0.5) / offset.exp().sum() * offset.mean().exp()
+    expected = 0.5 * (law.mean / typical) ** -0.2
+    torch.testing.assert_close(law.variance, law.mean + expected * law.mean.square())
+    with pytest.raises(InvalidArgumentError, match="power"):
+        CountFamily(power=True)

@@ -76,7 +76,6 @@ def test_sites_scalars_and_priors():
         "rho",
         "normal_scale",
         "negative_binomial_dispersion",
-        "negative_binomial_dispersion_power",
     }
     assert isinstance(model.priors["negative_binomial_dispersion"], dist.HalfNormal)
     wide = model.joint(normal_scale=torch.tensor(2.0))
