@@ -57,7 +57,13 @@ def section(records: Records) -> str:
 
 def _recovery(records: Records) -> str:
     heads = ["setting", "marginals", "fit", "n", "gamma", "log error: mean, RMS"]
-    heads += ["90% posterior covers", "coverage", "sums, joint", "sums, independent"]
+    heads += [
+        "its posterior sd",
+        "90% posterior covers",
+        "coverage",
+        "sums, joint",
+        "sums, independent",
+    ]
     lines = []
     for setting in ("b", "c"):
         for law, (family, _, methods) in LAWS.items():
@@ -77,7 +83,7 @@ def _row(rows: Sequence[Mapping[str, float]], family: str) -> list[str]:
         return float(np.mean(values)) if values else math.nan
 
     errors = np.array([row["log_error"] for row in rows])
-    covers = mean("posterior_covers")
+    covers, spread = mean("posterior_covers"), mean("posterior_log_sd")
     coverage = mean("coverage")
     words = f"{coverage:.3f}"
     if family != "normal":
@@ -86,6 +92,7 @@ def _row(rows: Sequence[Mapping[str, float]], family: str) -> list[str]:
         str(len(rows)),
         f"{mean('gamma'):.3f}",
         f"{errors.mean():+.2f}, {math.sqrt(float(np.square(errors).mean())):.2f}",
+        "" if math.isnan(spread) else f"{spread:.2f}",
         "" if math.isnan(covers) else f"{covers:.0%}",
         words,
         f"{mean('sum_coverage_joint'):.3f}",

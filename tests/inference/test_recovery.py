@@ -66,7 +66,6 @@ def test_the_dependence_is_recovered(family, method):
         coverages.append(scores.get("pit_coverage", scores["coverage"]))
         independent = pc.fit(pc.CopulaGNN("linear", family, "none"), data, data.observed)
         gains.append(scores["log_score"] - independent.predict().score(data.y)["log_score"])
-    print(family, method, errors, coverages, gains)
     assert abs(sum(errors) / len(errors)) < ERROR[family]
     assert 0.85 < sum(coverages) / len(coverages) < 0.945
     assert sum(gains) > 0
