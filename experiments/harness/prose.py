@@ -80,8 +80,9 @@ ACCEPTANCE = """
 **Recovery.** Data simulated from the model itself (settings b and c, 2,000 nodes, 8,000 edges, 40%
 missing), fitted with a linear mean and a Laplacian precision. `gamma` is 0.1 in truth; its error is
 that of the logarithm, over seeds, and the posterior says how much to expect: where only
-correlations speak of it, as with counts, three times as much as with normal values. "Sums" are over a node and its neighbours, as far as missing: 90%
-intervals from joint draws, and from the same draws with each node shuffled by itself.
+correlations speak of it, as with counts, three times as much as with normal values. "Sums" are
+over a node and its neighbours, as far as missing: 90% intervals from joint draws, and from the same
+draws with each node shuffled by itself.
 """
 
 CELLS = """
