@@ -15,6 +15,14 @@ from pyro_copula.errors import TrainingError
 from pyro_copula.inference import nuts, training
 
 
+@pytest.fixture(autouse=True)
+def listening_to_ctrl_c():
+    """As in a terminal: shells start background jobs, such as those of CI, deaf to SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_at(monkeypatch, moment):
     """A real SIGINT to this process in a step of training."""
     step = training._step
