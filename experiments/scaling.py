@@ -38,6 +38,8 @@ import pyro_copula as pc
 RESULTS = Path(__file__).parent / "results"
 REAL = ("election", "emnlp", "chameleon", "squirrel")
 GRIDS = (100, 300, 500, 1000)
+#: The sides of the two grids whose times say how a step grows.
+GROWTH = (300, 1000)
 SMOKE = ("grid30",)
 
 
@@ -166,9 +168,8 @@ def seconds(step: Callable[[], Any], repeats: int) -> float:
     return float(np.median(times))
 
 
-def measure(name: str, work: str, engine: str, repeats: int) -> dict[str, Any]:
-    """Times one case, in this process."""
-    torch.set_num_threads(1)
+def stepper(name: str, work: str, engine: str) -> tuple[pc.Graph, Callable[[], None]]:
+    """A graph, and one step of the work on it."""
     graph, observed, y, counts = problem(name)
     made = {"package": Package, "dense": Dense}[engine](graph, observed)
 
@@ -183,6 +184,13 @@ def measure(name: str, work: str, engine: str, repeats: int) -> dict[str, Any]:
             with torch.no_grad():
                 made.predict(torch.full((graph.num_nodes,), 6.0, dtype=torch.float64), counts)
 
+    return graph, step
+
+
+def measure(name: str, work: str, engine: str, repeats: int) -> dict[str, Any]:
+    """Times one case, in this process."""
+    torch.set_num_threads(1)
+    graph, step = stepper(name, work, engine)
     first = time.perf_counter()
     step()
     first = time.perf_counter() - first
@@ -240,6 +248,27 @@ def network_ratio(repeats: int) -> dict[str, Any]:
     return {"ratio": medians["copula"] / medians["base"], **medians}
 
 
+def growth(repeats: int) -> dict[str, Any]:
+    """How the time of a step grows from the smaller grid to the larger, as a power of n.
+
+    The two alternate, so that a busy moment of the machine hits both.
+    """
+    torch.set_num_threads(1)
+    result: dict[str, Any] = {"grids": GROWTH}
+    for work in ("normal", "poisson"):
+        steps = [stepper(f"grid{side}", work, "package")[1] for side in GROWTH]
+        times = np.empty((repeats, 2))
+        for step in steps:
+            step()
+        for row in times:
+            for column, step in enumerate(steps):
+                row[column] = seconds(step, 1)
+        small, large = np.median(times, axis=0)
+        result[work] = float(math.log(large / small) / (2 * math.log(GROWTH[1] / GROWTH[0])))
+        result[f"{work}_seconds"] = [float(small), float(large)]
+    return result
+
+
 def cholmod_ratio(side: int, repeats: int) -> dict[str, Any]:
     """Time of our numeric factor over that of CHOLMOD's supernodal one, on a square grid.
 
@@ -294,7 +323,8 @@ def import_ratio(repeats: int) -> dict[str, Any]:
 
 
 EXTRA = {
-    "network": lambda: network_ratio(60),
+    "growth": lambda: growth(5),
+    "network": lambda: network_ratio(200),
     "cholmod": lambda: cholmod_ratio(300, 9),
     "import": lambda: import_ratio(5),
 }
@@ -338,15 +368,13 @@ def table(records: list[dict[str, Any]], extra: dict[str, Any]) -> str:
             f"| {name} | {record['nodes']:,} | {record['edges']:,} | {work} | {ratio} | "
             f"{record['peak_gib']:.2f} GiB | {memory} |"
         )
-    for work in ("normal", "poisson"):
-        ends = [found.get((f"grid{side}", work, "package")) for side in (300, 1000)]
-        if all(ends):
-            growth = math.log(ends[1]["seconds"] / ends[0]["seconds"]) / math.log(
-                ends[1]["nodes"] / ends[0]["nodes"]
-            )
-            lines.append(
-                f"\nGrowth of the {work} step from 90,000 to 1,000,000 nodes: n^{growth:.2f}."
-            )
+    if "growth" in extra:
+        small, large = (f"{side**2:,}" for side in extra["growth"]["grids"])
+        lines += [
+            f"\nGrowth of the {work} step from {small} to {large} nodes: "
+            f"n^{extra['growth'][work]:.2f}."
+            for work in ("normal", "poisson")
+        ]
     if "network" in extra:
         lines.append(
             f"\nElection, normal outcomes: a copula training step takes "

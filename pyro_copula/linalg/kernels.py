@@ -7,8 +7,6 @@ With ``K = B D B'`` in the order of the plan, a front of ``nc`` columns and ``n2
 and the sweeps are
 
     factor   children first   F = K + the children's U;  U -= Y F21'
-    solve    children first   x2 -= Y x1;      then parents first   x1 = D^-1 x1 - Y' x2
-    half     parents first    x1 = L^-T x1 - Y' x2
     inverse  parents first    Z21 = -Z22 Y;    Z11 = D^-1 - Y' Z21;  a child's Z22 is in this front
     tangent  children first   dF = G + the children's dU;  W = dF21 - Y dD / 2
                               dU -= W Y' + Y W';           dY = (W - Y dD / 2) D^-1
@@ -57,19 +55,19 @@ from .blocks import (
 )
 from .symbolic import Plan
 
-_SWEEP = {"cache": True, "nogil": True, "error_model": "numpy"}
-_PART = {**_SWEEP, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+SWEEP = {"cache": True, "nogil": True, "error_model": "numpy"}
+PART = {**SWEEP, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-@njit(**_PART)
-def _shape(plan: Plan, s: int) -> tuple[int, int, int, int]:
+@njit(**PART)
+def front_shape(plan: Plan, s: int) -> tuple[int, int, int, int]:
     """Eliminated columns, columns, rows below, and height of a front."""
     nc = plan.start[s + 1] - plan.start[s]
     n2 = plan.row_pointer[s + 1] - plan.row_pointer[s]
     return plan.pivots[s], nc, n2, nc + n2
 
 
-@njit(**_PART)
+@njit(**PART)
 def _load(plan: Plan, s: int, values: np.ndarray, panel: int) -> None:
     """Puts the values of K into a panel."""
     first, last = plan.panel[s], plan.panel[s + 1]
@@ -79,7 +77,7 @@ def _load(plan: Plan, s: int, values: np.ndarray, panel: int) -> None:
         front[plan.entry_place[e]] = values[plan.entry_value[e]]
 
 
-@njit(**_PART)
+@njit(**PART)
 def _store(plan: Plan, s: int, panel: int, sign: float, values: np.ndarray) -> None:
     """Reads the values on the pattern of K from a panel."""
     front = vector(panel, plan.panel[s + 1] - plan.panel[s])
@@ -87,10 +85,10 @@ def _store(plan: Plan, s: int, panel: int, sign: float, values: np.ndarray) -> N
         values[plan.entry_value[e]] = sign * front[plan.entry_place[e]]
 
 
-@njit(**_PART)
+@njit(**PART)
 def _gather_updates(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
     """Adds the children's update blocks to a front (lower triangle)."""
-    _, nc, n2, nr = _shape(plan, s)
+    _, nc, n2, nr = front_shape(plan, s)
     block = at(stack, plan.stack[s])
     for j in range(n2):
         zero(block + 8 * j * (n2 + 1), n2 - j)
@@ -110,10 +108,10 @@ def _gather_updates(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
                 target[place[a]] += update[a]
 
 
-@njit(**_PART)
+@njit(**PART)
 def _scatter_inverse(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
     """Copies out of a front the blocks that its children need (lower triangle)."""
-    _, nc, n2, nr = _shape(plan, s)
+    _, nc, n2, nr = front_shape(plan, s)
     block = at(stack, plan.stack[s])
     for q in range(plan.child_pointer[s], plan.child_pointer[s + 1]):
         c = plan.children[q]
@@ -133,14 +131,14 @@ def _scatter_inverse(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
         mirror_small(target, size, n1 if n1 == width else min(n1, width - n1))
 
 
-@njit(**_SWEEP)
+@njit(**SWEEP)
 def factor(
     plan: Plan, values: np.ndarray, panels: np.ndarray, stack: np.ndarray
 ) -> tuple[int, float]:
     """Factors K; returns ``(-1, log det)``, or the failing column and its pivot."""
     logdet = 0.0
     for s in range(plan.pivots.size):
-        n1, nc, n2, nr = _shape(plan, s)
+        n1, nc, n2, nr = front_shape(plan, s)
         f = at(panels, plan.panel[s])
         below = f + 8 * n1
         _load(plan, s, values, f)
@@ -159,7 +157,7 @@ def factor(
     return -1, logdet
 
 
-@njit(**_SWEEP)
+@njit(**SWEEP)
 def inverse(
     plan: Plan, panels: np.ndarray, inverses: np.ndarray, stack: np.ndarray, values: np.ndarray
 ) -> None:
@@ -168,7 +166,7 @@ def inverse(
     In a clamped plan the value of an observed node is its ``Q_cc``.
     """
     for s in range(plan.pivots.size - 1, -1, -1):
-        n1, nc, n2, nr = _shape(plan, s)
+        n1, nc, n2, nr = front_shape(plan, s)
         f = at(panels, plan.panel[s])
         z = at(inverses, plan.panel[s])
         z22 = at(stack, plan.stack[s])
@@ -183,10 +181,10 @@ def inverse(
         _scatter_inverse(plan, s, z, stack)
 
 
-@njit(**_PART)
+@njit(**PART)
 def _clamped_diagonal(plan: Plan, s: int, f: int, z: int, z22: int, values: np.ndarray) -> None:
     """``Q_cc = d - C' Z22 C`` for the clamped columns of a front."""
-    n1, nc, n2, nr = _shape(plan, s)
+    n1, nc, n2, nr = front_shape(plan, s)
     product = z + 8 * (n1 * nr + nc)
     subtract_symmetric(product, nr, n2, z22, _clamped_below(f, n1, nc, nr), nr, nc - n1)
     for j in range(n1, nc):
@@ -198,13 +196,13 @@ def _clamped_diagonal(plan: Plan, s: int, f: int, z: int, z22: int, values: np.n
         values[plan.order[plan.start[s] + j]] = total
 
 
-@njit(**_PART)
+@njit(**PART)
 def _clamped_below(f: int, n1: int, nc: int, nr: int) -> int:
     """The rows below in the clamped columns."""
     return f + 8 * (n1 * nr + nc)
 
 
-@njit(**_SWEEP)
+@njit(**SWEEP)
 def tangent(
     plan: Plan,
     panels: np.ndarray,
@@ -232,7 +230,7 @@ def tangent(
         values: The result.
     """
     for s in range(plan.pivots.size):
-        n1, nc, n2, nr = _shape(plan, s)
+        n1, nc, n2, nr = front_shape(plan, s)
         f, g = at(panels, plan.panel[s]), at(tangents, plan.panel[s])
         y, d21, t = f + 8 * nc, g + 8 * nc, at(work, 0)
         block = at(stack, plan.stack[s])
@@ -248,7 +246,7 @@ def tangent(
             _add_clamped(plan, s, f, weight, block, t)
         _divide_by_pivots(f, g, d21, nr, n1, n2, t)
     for s in range(plan.pivots.size - 1, -1, -1):
-        n1, nc, n2, nr = _shape(plan, s)
+        n1, nc, n2, nr = front_shape(plan, s)
         f, g = at(panels, plan.panel[s]), at(tangents, plan.panel[s])
         z = at(inverses, plan.panel[s])
         y, d21, t = f + 8 * nc, g + 8 * nc, at(work, 0)
@@ -267,7 +265,7 @@ def tangent(
         _scatter_inverse(plan, s, z, other)
 
 
-@njit(**_PART)
+@njit(**PART)
 def _divide_by_pivots(f: int, g: int, d21: int, nr: int, n1: int, n2: int, work: int) -> None:
     """``dF21 <- dF21 D^-1`` and, in the lower triangle, ``dD <- -D^-1 dD D^-1``.
 
@@ -287,10 +285,10 @@ def _divide_by_pivots(f: int, g: int, d21: int, nr: int, n1: int, n2: int, work:
     subtract_lower(g, nr, n1, square, n1, t, n1, n1)
 
 
-@njit(**_PART)
+@njit(**PART)
 def _add_clamped(plan: Plan, s: int, f: int, weight: np.ndarray, block: int, work: int) -> None:
     """``dU += C g C'`` for the clamped columns."""
-    n1, nc, n2, nr = _shape(plan, s)
+    n1, nc, n2, nr = front_shape(plan, s)
     for j in range(n1, nc):
         half = -0.5 * weight[plan.order[plan.start[s] + j]]
         x, column = vector(work + 8 * (j - n1) * n2, n2), vector(f + 8 * (j * nr + nc), n2)
@@ -299,12 +297,12 @@ def _add_clamped(plan: Plan, s: int, f: int, weight: np.ndarray, block: int, wor
     subtract_pair(block, n2, n2, _clamped_below(f, n1, nc, nr), nr, work, n2, nc - n1)
 
 
-@njit(**_PART)
+@njit(**PART)
 def _spread_clamped(
     plan: Plan, s: int, f: int, g: int, weight: np.ndarray, z22: int, t: int
 ) -> None:
     """``dZ`` in the clamped columns and rows of a front, and their part in dZ21 and dZ11."""
-    n1, nc, n2, nr = _shape(plan, s)
+    n1, nc, n2, nr = front_shape(plan, s)
     zero(g + 8 * n1 * nr, nr * (nc - n1))
     product = _clamped_below(g, n1, nc, nr)  # Z22 C g
     subtract_symmetric(product, nr, n2, z22, _clamped_below(f, n1, nc, nr), nr, nc - n1)
@@ -321,89 +319,3 @@ def _spread_clamped(
     add_transposed_product(rows, nr, nc - n1, n1, product, nr, f + 8 * nc, nr, n2, -1.0)
     add_product(t, n2, n2, n1, product, nr, y, nr, nc - n1, -1.0)
     subtract_lower(g, nr, n1, y, nr, rows, nr, nc - n1)
-
-
-@njit(**_SWEEP)
-def solve(
-    plan: Plan, panels: np.ndarray, kind: int, b: np.ndarray, x: np.ndarray, work: np.ndarray
-) -> None:
-    """``K^-1 b`` (kind 0), ``A b`` (kind 1) or ``A' b`` (kind 2), where ``A A' = K^-1``.
-
-    Args:
-        plan: The plan, not a clamped one.
-        panels: The factor.
-        kind: What to apply.
-        b: The right-hand sides as rows, (k, num_nodes).
-        x: The results as rows; may be ``b``.
-        work: Scratch, k times (num_nodes + the largest number of rows below).
-    """
-    k, n = b.shape
-    for i in range(n):
-        for c in range(k):
-            work[i * k + c] = b[c, plan.order[i]]
-    block, t = at(work, 0), at(work, n * k)
-    if kind != 1:
-        for s in range(plan.pivots.size):
-            _solve_up(plan, s, panels, kind == 2, block, t, k)
-    if kind != 2:
-        for s in range(plan.pivots.size - 1, -1, -1):
-            _solve_down(plan, s, panels, kind == 1, block, t, k)
-    for i in range(n):
-        for c in range(k):
-            x[c, plan.order[i]] = work[i * k + c]
-
-
-@njit(**_PART)
-def _solve_up(
-    plan: Plan, s: int, panels: np.ndarray, half: bool, block: int, t: int, k: int
-) -> None:
-    """``x2 -= Y x1``, and with ``half`` then ``x1 <- L^-1 x1``; the nodes are the columns."""
-    _, nc, n2, nr = _shape(plan, s)
-    f = at(panels, plan.panel[s])
-    x1, y = block + 8 * k * plan.start[s], f + 8 * nc
-    zero(t, k * n2)
-    if k == 1:
-        add_product(t, n2, n2, 1, y, nr, x1, nc, nc, 1.0)
-    else:
-        add_product_transposed(t, k, k, n2, x1, k, y, nr, nc, 1.0)
-    for r in range(n2):
-        row = np.int64(plan.rows[plan.row_pointer[s] + r])
-        target, update = vector(block + 8 * k * row, k), vector(t + 8 * k * r, k)
-        for c in range(k):
-            target[c] -= update[c]
-    if half:
-        divide_transposed(x1, k, k, nc, f, nr)
-
-
-@njit(**_PART)
-def _solve_down(
-    plan: Plan, s: int, panels: np.ndarray, half: bool, block: int, t: int, k: int
-) -> None:
-    """``x1 <- D^-1 x1 - Y' x2``, or with ``half`` ``L^-T`` in place of ``D^-1``."""
-    _, nc, n2, nr = _shape(plan, s)
-    f = at(panels, plan.panel[s])
-    x1, y = block + 8 * k * plan.start[s], f + 8 * nc
-    for r in range(n2):
-        row = np.int64(plan.rows[plan.row_pointer[s] + r])
-        copy(t + 8 * k * r, block + 8 * k * row, k)
-    if not half:
-        divide_transposed(x1, k, k, nc, f, nr)
-    divide(x1, k, k, nc, f, nr)
-    if k == 1:
-        add_transposed_product(x1, nc, nc, 1, y, nr, t, n2, n2, -1.0)
-    else:
-        add_product(x1, k, k, nc, t, k, y, nr, n2, -1.0)
-
-
-@njit(**_SWEEP)
-def outer(
-    rows: np.ndarray, cols: np.ndarray, w: np.ndarray, x: np.ndarray, values: np.ndarray
-) -> None:
-    """Subtracts ``sum (w x' + x w') / 2`` on the pattern, edges counted twice, from ``values``."""
-    k, n = w.shape
-    for c in range(k):
-        for i in range(n):
-            values[i] -= w[c, i] * x[c, i]
-        for e in range(rows.size):
-            i, j = rows[e], cols[e]
-            values[n + e] -= w[c, i] * x[c, j] + w[c, j] * x[c, i]

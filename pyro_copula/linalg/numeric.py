@@ -11,7 +11,7 @@ import weakref
 
 import numpy as np
 
-from . import kernels
+from . import kernels, solves
 from .resources import SingleThreadedBLAS
 from .solver import not_positive_definite
 from .symbolic import Plan, Symbolic
@@ -151,6 +151,6 @@ class Factor:
         with SingleThreadedBLAS():
             for c in range(0, len(b), together):
                 rows = slice(c, c + together)
-                kernels.solve(self._plan, self._panels, kind, b[rows], x[rows], work)
+                solves.solve(self._plan, self._panels, kind, b[rows], x[rows], work)
         self._pool.give(work)
         return x

@@ -22,12 +22,14 @@ from torch.autograd import Function
 from ..first_order import first_order_only
 from ..graph import Graph
 from ..shapes import broadcast_shapes
-from . import kernels
+from . import pattern
 from .numeric import Factor, Pool
 from .resources import announce_compilation, check_memory
-from .solver import Solver, matvec, quadratic_form
+from .solver import Solver
 from .symbolic import Plan, analyze, clamped_plan
 
+#: The values of no block.
+_NOTHING = np.empty(0)
 _HINT = 'Use backend="dense" for second derivatives, on graphs where it fits.'
 
 
@@ -126,6 +128,7 @@ class Factors:
             "This graph's exact factor fills in. Use a smaller or sparser graph, fewer batch "
             "elements at once, or a machine with more memory.",
         )
+        self._values = values
         self._factors = [
             Factor(symbolic, plan, pool, value, element if self.batch else None)
             for element, value in enumerate(values)
@@ -153,14 +156,46 @@ class Factors:
         """``A b`` or ``A' b`` with ``A A' = K^-1``."""
         return self._each(b, lambda factor, rows: factor.half_solve(rows, transposed))
 
+    def multiply(self, v: Tensor) -> Tensor:
+        """``K v`` for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+        ends = self._ends()
+
+        def product(element: int, rows: np.ndarray) -> np.ndarray:
+            result = np.empty_like(rows)
+            pattern.multiply(*ends, self._values[element], rows, result)
+            return result
+
+        return self._joined(v, [product(e, rows) for e, rows in enumerate(self._samples(v))])
+
     def outer(self, w: Tensor, x: Tensor) -> Tensor:
         """``-(w x' + x w') / 2`` on the pattern, edges counted twice, summed over samples."""
-        rows, cols = self.graph.rows.numpy(), self.graph.cols.numpy()
-        result = np.zeros((len(self._factors), self.graph.num_nodes + self.graph.num_edges))
+        result = np.zeros_like(self._values)
         left, right = self._samples(w), self._samples(x)
         for element, values in enumerate(result):
-            kernels.outer(rows, cols, left[element], right[element], values)
-        return self._stacked(list(result))
+            pattern.outer(*self._ends(), left[element], right[element], values)
+        return self._stacked(result)
+
+    def density_gradient(self, weight: Tensor, v: Tensor, place: np.ndarray, block: Any) -> Tensor:
+        """The derivative of a log density in the values; see :class:`_LogDensity`.
+
+        Args:
+            weight: The derivatives of what follows, ``(*sample, *batch)``.
+            v: The completed vectors, ``(*sample, *batch, num_nodes)``.
+            place: Where the values of the missing block stand.
+            block: The factors of that block, or None.
+        """
+        weights = self._samples(weight.unsqueeze(-1))[..., 0]
+        samples, result = self._samples(v), np.empty_like(self._values)
+        for element, values in enumerate(result):
+            whole = self._factors[element].selected_inverse(keep=False)
+            part = block._factors[element].selected_inverse(keep=False) if block else _NOTHING
+            pattern.density_gradient(
+                *self._ends(), weights[element], samples[element], whole, place, part, values
+            )
+        return self._stacked(result)
+
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.graph.rows.numpy(), self.graph.cols.numpy()
 
     def _samples(self, b: Tensor) -> np.ndarray:
         """``(*sample, *batch, n)`` as contiguous ``(elements, samples, n)``."""
@@ -170,12 +205,14 @@ class Factors:
 
     def _each(self, b: Tensor, apply: Any) -> Tensor:
         pairs = zip(self._factors, self._samples(b), strict=True)
-        parts = [apply(factor, rows) for factor, rows in pairs]
+        return self._joined(b, [apply(factor, rows) for factor, rows in pairs])
+
+    def _joined(self, b: Tensor, parts: list[np.ndarray]) -> Tensor:
         result = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
         return torch.from_numpy(result).reshape(b.shape).to(b)
 
-    def _stacked(self, values: list[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.stack(values)).reshape(*self.batch, -1)
+    def _stacked(self, values: list[np.ndarray] | np.ndarray) -> Tensor:
+        return torch.from_numpy(np.asarray(values)).reshape(*self.batch, -1)
 
 
 def _rows(values: Tensor) -> np.ndarray:
@@ -214,39 +251,34 @@ class _LogDensity(Function):
         off_diagonal: Tensor,
         x: Tensor,
     ) -> Tensor:
-        graph = solver.graph
-        log_det, v = solver.factors.logdet(), x
+        factors = solver.factors
+        log_det, v = factors.logdet(), x
         if block is not None:
             nodes = (~observed).nonzero().squeeze(-1)
             v = x.masked_fill(~observed, 0.0)
-            pull = matvec(graph, diagonal, off_diagonal, v).index_select(-1, nodes)
-            v = v.index_copy(-1, nodes, -block.factors.solve(pull))
+            v = v.index_copy(
+                -1, nodes, -block.factors.solve(factors.multiply(v).index_select(-1, nodes))
+            )
             log_det = log_det - block.factors.logdet()
+        pull = factors.multiply(v)
         ctx.solver, ctx.block, ctx.observed = solver, block, observed
-        ctx.save_for_backward(diagonal, off_diagonal, x, v)
-        return (log_det - quadratic_form(graph, diagonal, off_diagonal, v)) / 2
+        ctx.save_for_backward(diagonal, off_diagonal, x, v, pull)
+        return (log_det - (v * pull).sum(-1)) / 2
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple:
-        diagonal, off_diagonal, _, v = (t.detach() for t in ctx.saved_tensors)
-        graph, n = ctx.solver.graph, diagonal.shape[-1]
-        weight = grad.detach().unsqueeze(-1)
-        grad_x = -weight * matvec(graph, diagonal, off_diagonal, v)
-        grad_x = grad_x.masked_fill(~ctx.observed, 0.0)
+        v, pull = (t.detach() for t in ctx.saved_tensors[3:])
+        graph, n, weight = ctx.solver.graph, v.shape[-1], grad.detach()
+        grad_x = (-weight.unsqueeze(-1) * pull).masked_fill(~ctx.observed, 0.0)
         gradients: tuple[Tensor | None, ...] = (None, None, grad_x)
         if any(ctx.needs_input_grad[3:5]):
-            values = ctx.solver.factors.selected_inverse(keep=False).clone()
+            place, block = _NOTHING.astype(np.int64), None
             if ctx.block is not None:
-                nodes = (~ctx.observed).nonzero().squeeze(-1)
-                _, edges = graph.subgraph((~ctx.observed).numpy())
-                place = torch.cat([nodes, n + torch.from_numpy(edges)])
-                values.index_add_(
-                    -1, place, ctx.block.factors.selected_inverse(keep=False), alpha=-1
-                )
-            ends = v.index_select(-1, graph.rows) * v.index_select(-1, graph.cols)
-            squares = torch.cat([v.square(), ends], -1)
-            values = (weight * (values - squares)).sum_to_size(values.shape)
-            gradients = (values[..., :n] / 2, values[..., n:], grad_x)
+                missing, block = (~ctx.observed).numpy(), ctx.block.factors
+                _, edges = graph.subgraph(missing)
+                place = np.concatenate([missing.nonzero()[0], n + edges])
+            values = ctx.solver.factors.density_gradient(weight, v, place, block)
+            gradients = (values[..., :n], values[..., n:], grad_x)
         parents = (grad, *ctx.saved_tensors[:3])
         return None, None, None, *_first_order("log_density", gradients, parents)
 
