@@ -179,6 +179,29 @@ class TrainingError(PyroCopulaError, ArithmeticError):
         return type(self), (self.problem, self.hint)
 
 
+class CalibrationError(PyroCopulaError, RuntimeError):
+    """Every replication of a calibration run fails.
+
+    Args:
+        replication: The number of the first one.
+        seed: Its seed.
+        error: What it ended with.
+    """
+
+    def __init__(self, replication: int, seed: int, error: str) -> None:
+        self.replication = replication
+        self.seed = seed
+        self.error = error
+        super().__init__(
+            f"The first replications all failed, replication {replication} (seed {seed}) with\n"
+            f"  {error}\n"
+            "  Run the sampler on data drawn after pyro.set_rng_seed of that seed."
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.replication, self.seed, self.error)
+
+
 class FitFileError(PyroCopulaError, OSError):
     """A file that should hold a fit or a checkpoint does not.
 
@@ -235,3 +258,7 @@ class PyroCopulaWarning(UserWarning):
 
 class MidpointWarning(PyroCopulaWarning):
     """The midpoint rule for discrete marginals is used where it is a poor approximation."""
+
+
+class ParticleWarning(PyroCopulaWarning):
+    """The particles of the exact rule for discrete marginals are too few or too uneven."""

@@ -7,6 +7,8 @@ import math
 import warnings
 from typing import Any
 
+import pyro
+import pyro.distributions as dist
 import torch
 from pyro.distributions import constraints
 from torch import Tensor
@@ -14,12 +16,15 @@ from torch import Tensor
 from .. import marginals
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..precision import SparsePrecision
-from ..shapes import broadcast_shapes
+from . import exact
+from .arguments import broadcast_batch, checked_latent
 from .base import Interval, NodeDistribution, check_level, level_first
 from .conditional_copula import ConditionalCopula
-from .latent import CovarianceLatent, Latent, PrecisionLatent, leave_one_out_density
+from .latent import leave_one_out_density
+from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
-from .scores import DISCRETE_RULES, log_standard_normal, node_scores, value_dtype, wide_atoms
+from .particle_conditional import ParticleConditional
+from .scores import check_rule, log_standard_normal, node_scores, value_dtype, wide_atoms
 
 
 class GaussianCopula(NodeDistribution):
@@ -34,13 +39,21 @@ class GaussianCopula(NodeDistribution):
     A value that is NaN is a missing node; it is integrated out exactly. Nodes are the event
     dimension: the log density is one number for all nodes.
 
-    **Discrete marginals.** Where :math:`F_i` is a step, the exact density is a rectangle
-    probability. ``discrete="midpoint"``, the paper's rule, evaluates the formula above at
-    :math:`u_i = (F_i(y_i - 1) + F_i(y_i)) / 2` instead. It is an *approximation*: good when counts
-    spread over many values, poor when most of them are 0 and 1, where the mass it gives to all
-    outcomes is not one and the dependence is overestimated (two Poisson(0.3) nodes with
-    correlation 0.9 get total mass 1.56). Predictions at missing nodes suffer little. A
-    :class:`~pyro_copula.errors.MidpointWarning` says when the atoms are wide.
+    **Discrete marginals.** Where :math:`F_i` is a step, a value says of the latent :math:`z_i`
+    only that it lies between :math:`\Phi^{-1} F_i(y_i - 1)` and :math:`\Phi^{-1} F_i(y_i)`, and
+    the density is the probability of a rectangle. ``discrete`` names the rule:
+
+    - ``"midpoint"``, the paper's, evaluates the formula above in the middle of the atom. It is an
+      *approximation*: good when counts spread over many values, poor when most of them are 0 and
+      1, where the mass it gives to all outcomes is not one and the dependence is overestimated
+      (two Poisson(0.3) nodes with correlation 0.9 get total mass 1.56). Predictions at missing
+      nodes suffer little. A :class:`~pyro_copula.errors.MidpointWarning` says when atoms are wide.
+    - ``"exact"`` (also ``"ghk"``) estimates the probability by sequential importance sampling,
+      guided by expectation propagation: unbiased, with fixed random numbers, so that it is a
+      smooth function of the parameters; :meth:`exact_report` says how far to trust it.
+    - ``"ep"`` is expectation propagation's own answer: without noise, and close to it.
+    - ``"augment"`` adds latent normal scores to the Pyro model around, as the site ``scores``, so
+      that NUTS and SVI target the exact joint law.
 
     Args:
         marginal_dist: The marginals: a univariate distribution with batch shape
@@ -52,6 +65,9 @@ class GaussianCopula(NodeDistribution):
         nugget: The share of independent noise in the latent vector, between 0 and 1: the
             correlation becomes :math:`(1 - \nu) R + \nu I`. None by default. Shape ``(*batch,)``.
         discrete: The rule for discrete marginals.
+        num_particles: Of the exact rule; by default 64, and more on graphs of under 256 nodes.
+        seed: Of the exact rule's random numbers.
+        scores: The name of the latent site of ``discrete="augment"``, or the scores themselves.
         tail_clip: If given, uniform scores are clamped to ``[tail_clip, 1 - tail_clip]``, as in
             the published code (0.001). By default an outlier has a large normal score and counts
             as one.
@@ -74,6 +90,8 @@ class GaussianCopula(NodeDistribution):
 
     References:
         Ma, Chang, Zhang and Mei, CopulaGNN, ICLR 2021.
+        Genz, Numerical computation of multivariate normal probabilities, 1992 (the exact rule,
+        without its guide).
         Kazianka and Pilz, Copula-based geostatistical modeling of continuous and discrete data,
         2010 (the midpoint rule).
     """
@@ -89,26 +107,24 @@ class GaussianCopula(NodeDistribution):
         correlation_cholesky: Tensor | None = None,
         nugget: Tensor | float | None = None,
         discrete: str = "midpoint",
+        num_particles: int | None = None,
+        seed: int = 0,
+        scores: str | Tensor = "scores",
         tail_clip: float | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.latent = _checked_latent(precision, correlation_matrix, correlation_cholesky, nugget)
+        self.latent = checked_latent(precision, correlation_matrix, correlation_cholesky, nugget)
         num_nodes = self.latent.num_nodes
         marginals.check_marginal(marginal_dist, num_nodes)
-        if discrete not in DISCRETE_RULES:
-            raise InvalidArgumentError(
-                "discrete", f"one of {DISCRETE_RULES}", repr(discrete), 'Use discrete="midpoint".'
-            )
-        if tail_clip is not None and not 0 < tail_clip < 0.5:
-            raise InvalidArgumentError(
-                "tail_clip", "between 0 and 0.5", repr(tail_clip), "The published value is 1e-3."
-            )
-        batch_shape = _broadcast_batch(marginal_dist, self.latent)
+        self.discrete = check_rule(discrete)
+        self.num_particles = exact.check_particles(num_particles, num_nodes)
+        self.tail_clip = _checked_clip(tail_clip, self.discrete)
+        batch_shape = broadcast_batch(marginal_dist, self.latent)
         self.marginal_dist = marginal_dist.expand((*batch_shape, num_nodes))
         self.precision = precision
-        self.discrete = discrete
-        self.tail_clip = tail_clip
+        self.seed = seed
         super().__init__(batch_shape, torch.Size([num_nodes]), validate_args=validate_args)
+        self.scores = self._latent_scores(scores) if self.discrete == "augment" else None
 
     # ---------------------------------------------------------------- the law
 
@@ -168,6 +184,8 @@ class GaussianCopula(NodeDistribution):
         """
         if self.precision is not None and self.precision.graph.num_edges == 0:
             return self._independent_log_prob(value)
+        if self._is_exact:
+            return exact.log_prob(self, value)
         value, observed, z = self._observed_scores(value)
         scale = self.latent.scale()
         latent = self._by_pattern(
@@ -179,13 +197,15 @@ class GaussianCopula(NodeDistribution):
 
     # ---------------------------------------------------------------- missing nodes
 
-    def condition(self, value: Tensor) -> ConditionalCopula:
+    def condition(self, value: Tensor) -> ConditionalCopula | ParticleConditional:
         """The law of the missing nodes given the observed ones: Algorithm 1 of the paper.
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at the missing nodes, which must be
                 the same ones throughout the batch.
         """
+        if self._is_exact:
+            return exact.condition(self, value)
         value, observed, z = self._observed_scores(value)
         pattern = self._common_pattern(observed)
         nodes = (~pattern).nonzero().squeeze(-1)
@@ -225,12 +245,30 @@ class GaussianCopula(NodeDistribution):
         Returns:
             The same shape, NaN at missing nodes.
         """
+        if self._is_exact:
+            return exact.pointwise_log_prob(self, value)
         value, observed, z = self._observed_scores(value)
         scale = self.latent.scale()
         density = self._by_pattern(leave_one_out_density, z * scale, observed)
         density = density + scale.log() - log_standard_normal(z)
         marginal = self.marginal_dist.log_prob(value)
         return torch.where(observed, marginal + density.to(marginal.dtype), math.nan)
+
+    def leave_one_out(self, value: Tensor) -> LeaveOneOut:
+        """The law of each observed node given every other observed one.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+        """
+        return LeaveOneOut.of(self, value)
+
+    def exact_report(self, value: Tensor) -> exact.ExactReport:
+        """How far to trust the exact rule at a value: particles, weights, gap to ``"ep"``.
+
+        Args:
+            value: Shape ``(num_nodes,)``, NaN at missing nodes.
+        """
+        return exact.report(self, value)
 
     def quantile(self, q: float | Tensor) -> Tensor:
         """Quantiles of the marginals, as if nothing were observed.
@@ -250,26 +288,45 @@ class GaussianCopula(NodeDistribution):
 
     # ---------------------------------------------------------------- internals
 
+    @property
+    def _is_exact(self) -> bool:
+        """Whether atoms are intervals: not under the midpoint rule, nor where there are none."""
+        return self.discrete != "midpoint" and not self.has_rsample
+
+    def _latent_scores(self, scores: str | Tensor) -> Tensor | None:
+        """The latent normal scores of ``discrete="augment"``: a site of the model around."""
+        if self.has_rsample:
+            return None
+        if torch.is_tensor(scores):
+            return scores
+        count = self.num_nodes
+        if isinstance(self.latent, NuggetLatent):
+            count += self.latent.precision.num_nodes
+        noise = torch.zeros(*self.batch_shape, count, dtype=self._dtype)
+        return pyro.sample(scores, dist.Normal(noise, 1.0).to_event(1))
+
     def _independent_log_prob(self, value: Any) -> Tensor:
         """The log density on a graph without edges: the copula is one, so no score is needed."""
+        value, observed = self._filled_value(value)
+        return torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
+
+    def _filled_value(self, value: Any) -> tuple[Tensor, Tensor]:
+        """The value, in the support, with missing nodes filled in, and which are observed."""
         value, observed = self._checked_value(value)
         if self._validate_args:
             marginals.check_support(self.marginal_dist, value, observed)
-        value = marginals.fill_missing(self.marginal_dist, value, observed)
-        return torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
+        return marginals.fill_missing(self.marginal_dist, value, observed), observed
 
     def _observed_scores(self, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """The value with missing nodes filled in, which are observed, and the normal scores."""
-        value, observed = self._checked_value(value)
-        if self._validate_args:
-            marginals.check_support(self.marginal_dist, value, observed)
-        value = marginals.fill_missing(self.marginal_dist, value, observed)
+        value, observed = self._filled_value(value)
         if self.discrete == "midpoint" and wide_atoms(self.marginal_dist, value, observed):
             warnings.warn(
                 "The midpoint rule for discrete marginals is a poor approximation here: many "
                 "observed nodes have an atom of probability above 0.3 (counts mostly 0 and 1?). "
                 "Dependence, likelihood values and leave-one-out are then unreliable; "
-                "predictions at missing nodes suffer little.",
+                'predictions at missing nodes suffer little. Use discrete="exact" or "ep" '
+                '("augment" adds latent scores for NUTS and SVI).',
                 MidpointWarning,
                 stacklevel=3,
             )
@@ -293,92 +350,16 @@ class GaussianCopula(NodeDistribution):
         return f"GaussianCopula({self.marginal_dist!r}, {dependence}{nugget}{batch})"
 
 
-def _checked_latent(
-    precision: SparsePrecision | None,
-    correlation_matrix: Tensor | None,
-    correlation_cholesky: Tensor | None,
-    nugget: Tensor | float | None,
-) -> Latent:
-    if nugget is not None:
-        nugget = torch.as_tensor(nugget, dtype=torch.float64)
-        if not bool(((nugget > 0) & (nugget < 1)).all()):
-            bad = nugget.detach()[~((nugget > 0) & (nugget < 1))].flatten()[0]
-            raise InvalidArgumentError(
-                "nugget",
-                "strictly between 0 and 1",
-                f"{float(bad):g}",
-                "It is the share of independent noise; leave it out for none.",
-            )
-    given = [a is not None for a in (precision, correlation_matrix, correlation_cholesky)]
-    if sum(given) != 1:
+def _checked_clip(tail_clip: float | None, discrete: str) -> float | None:
+    if tail_clip is not None and not 0 < tail_clip < 0.5:
         raise InvalidArgumentError(
-            "precision",
-            "the only one given of `precision`, `correlation_matrix`, `correlation_cholesky`",
-            f"{sum(given)} of them",
-            "On a graph, pass precision=LaplacianPrecision(graph)(tau=1.0, gamma=0.1).",
+            "tail_clip", "between 0 and 0.5", repr(tail_clip), "The published value is 1e-3."
         )
-    if precision is not None:
-        if not isinstance(precision, SparsePrecision):
-            raise InvalidArgumentError(
-                "precision",
-                "a SparsePrecision",
-                type(precision).__name__,
-                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0); a dense "
-                "matrix goes to `correlation_matrix`.",
-            )
-        if nugget is not None:
-            return NuggetLatent.unit_variance(precision, nugget)
-        return PrecisionLatent(precision)
-    if correlation_matrix is not None:
-        _check_square("correlation_matrix", correlation_matrix)
-        _check_unit_diagonal("correlation_matrix", correlation_matrix.diagonal(dim1=-2, dim2=-1))
-        if not torch.allclose(correlation_matrix, correlation_matrix.mT, atol=1e-6):
-            raise InvalidArgumentError(
-                "correlation_matrix", "symmetric", "a matrix that is not", "Pass (R + R.T) / 2."
-            )
-    else:
-        assert correlation_cholesky is not None
-        _check_square("correlation_cholesky", correlation_cholesky)
-        _check_unit_diagonal("correlation_cholesky", correlation_cholesky.square().sum(-1))
-        correlation_matrix = correlation_cholesky @ correlation_cholesky.mT
-    latent = CovarianceLatent(correlation_matrix)
-    latent.factor  # noqa: B018  (positive definite, or the error that names the pivot)
-    if nugget is None:
-        return latent
-    share = nugget[..., None, None]
-    eye = torch.eye(latent.num_nodes, dtype=torch.float64)
-    return CovarianceLatent((1 - share) * latent.covariance + share * eye)
-
-
-def _check_square(argument: str, matrix: Any) -> None:
-    if not torch.is_tensor(matrix) or matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        found = f"shape {tuple(matrix.shape)}" if torch.is_tensor(matrix) else type(matrix).__name__
+    if tail_clip is not None and discrete != "midpoint":
         raise InvalidArgumentError(
-            argument, "a tensor of shape (*batch, n, n)", found, "Pass one row and column per node."
+            "tail_clip",
+            'None unless discrete="midpoint"',
+            f"{tail_clip:g} with discrete={discrete!r}",
+            "Clipping belongs to the published approximation.",
         )
-
-
-def _check_unit_diagonal(argument: str, diagonal: Tensor) -> None:
-    worst = float((diagonal.detach() - 1).abs().max())
-    if not worst < 1e-4:
-        raise InvalidArgumentError(
-            argument,
-            "the factor of a matrix with unit diagonal"
-            if argument == "correlation_cholesky"
-            else "a correlation, with ones on the diagonal",
-            f"a diagonal entry off by {worst:.3g}",
-            "Divide a covariance by the outer product of its standard deviations.",
-        )
-
-
-def _broadcast_batch(marginal_dist: Any, latent: Latent) -> torch.Size:
-    leading = marginal_dist.batch_shape[:-1]
-    try:
-        return broadcast_shapes(leading, latent.batch_shape)
-    except RuntimeError:
-        raise InvalidArgumentError(
-            "marginal_dist",
-            f"broadcastable with the batch shape {tuple(latent.batch_shape)} of the dependence",
-            f"batch shape {tuple(leading)} before the nodes",
-            "Give both the same leading dimensions, or none.",
-        ) from None
+    return tail_clip

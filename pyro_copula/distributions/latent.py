@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from ..graph import Graph
 from ..linalg import checked_cholesky, cholesky_solve, triangular_solve
 from ..precision import SparsePrecision
 
@@ -61,6 +62,10 @@ class Latent(ABC):
         """Mean and variance of each observed ``x_i`` given the other observed ones."""
 
     @abstractmethod
+    def as_precision(self) -> tuple[SparsePrecision, Tensor]:
+        """A sparse precision with perhaps more nodes, and where this vector's are among them."""
+
+    @abstractmethod
     def __getitem__(self, index: int) -> Latent:
         """One element of the flattened batch."""
 
@@ -94,6 +99,9 @@ class PrecisionLatent(Latent):
         variance = self.precision.schur_diagonal(observed).reciprocal()
         residual = self.precision.matvec(x)[..., observed] * variance
         return x[..., observed] - residual, variance
+
+    def as_precision(self) -> tuple[SparsePrecision, Tensor]:
+        return self.precision, torch.arange(self.num_nodes)
 
     def __getitem__(self, index: int) -> Latent:
         flat = SparsePrecision(
@@ -157,6 +165,14 @@ class CovarianceLatent(Latent):
         variance = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1).reciprocal()
         residual = cholesky_solve(factor, x[..., observed]) * variance
         return x[..., observed] - residual, variance
+
+    def as_precision(self) -> tuple[SparsePrecision, Tensor]:
+        inverse = torch.cholesky_inverse(self.factor)
+        n = self.num_nodes
+        rows, cols = torch.triu_indices(n, n, offset=1)
+        graph = Graph(torch.stack([rows, cols], 1).numpy(), n)
+        diagonal = inverse.diagonal(dim1=-2, dim2=-1)
+        return SparsePrecision(graph, diagonal, inverse[..., rows, cols]), torch.arange(n)
 
     def __getitem__(self, index: int) -> Latent:
         return CovarianceLatent(self.covariance.reshape(-1, *self.covariance.shape[-2:])[index])

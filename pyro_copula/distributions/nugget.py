@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..first_order import differentiable_once
+from ..graph import Graph
 from ..linalg import quadratic_form
 from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
@@ -101,6 +103,28 @@ class NuggetLatent(Latent):
         fit = gain * self._field(x, observed, posterior)[..., nodes]
         z = x[..., observed]
         return z - (z - fit) / nugget * variance, variance
+
+    def as_precision(self) -> tuple[SparsePrecision, Tensor]:
+        """The field and ``z`` together: every ``z`` hangs on the graph by one edge of its own."""
+        field = self.precision
+        n, count = field.num_nodes, self.num_nodes
+        weight = 1 / self.nugget.unsqueeze(-1).expand(*self.batch_shape, count)
+        inner = self.gain.square() * weight
+        full = field.diagonal.expand(*self.batch_shape, n).index_add(-1, self.nodes, inner)
+        key = ("pendants", self.nodes.numpy().tobytes())
+        graph, order = field.graph.cached(key, self._with_pendants, limit=4)
+        edges = field.off_diagonal.expand(*self.batch_shape, -1)
+        edges = torch.cat([edges, -self.gain * weight], -1)[..., order]
+        diagonal = torch.cat([full, weight], -1)
+        return SparsePrecision(graph, diagonal, edges), torch.arange(n, n + count)
+
+    def _with_pendants(self) -> tuple[Graph, Tensor]:
+        """The graph with one more node for every ``z``, and its edges' order among ours."""
+        old = self.precision.graph
+        new = np.arange(old.num_nodes, old.num_nodes + self.num_nodes)
+        edges = np.concatenate([old.edges, np.stack([self.nodes.numpy(), new], 1)])
+        order = np.lexsort((edges[:, 1], edges[:, 0]))
+        return Graph(edges, old.num_nodes + self.num_nodes), torch.from_numpy(order)
 
     def __getitem__(self, index: int) -> Latent:
         batch, n = self.batch_shape, self.precision.num_nodes

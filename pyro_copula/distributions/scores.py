@@ -9,14 +9,28 @@ import torch
 from torch import Tensor
 
 from .. import marginals
+from ..errors import InvalidArgumentError
 
 #: The rules that ``discrete=`` takes.
-DISCRETE_RULES = ("midpoint",)
+DISCRETE_RULES = ("midpoint", "exact", "ep", "augment")
+
+#: Other names for them.
+_ALIASES = {"ghk": "exact"}
 
 #: An atom wider than this is one inside which the normal density varies too much for its
 #: midpoint to stand for it, and this share of such nodes makes the rule unreliable. Poisson
 #: counts of mean 1 exceed both, of mean 3 neither.
 _WIDE_ATOM, _WIDE_SHARE = 0.3, 0.2
+
+
+def check_rule(discrete: str) -> str:
+    """The rule of this name, or the error that lists them."""
+    rule = _ALIASES.get(discrete, discrete) if isinstance(discrete, str) else discrete
+    if rule not in DISCRETE_RULES:
+        raise InvalidArgumentError(
+            "discrete", f"one of {DISCRETE_RULES}", repr(discrete), 'Use discrete="midpoint".'
+        )
+    return rule
 
 
 def node_scores(

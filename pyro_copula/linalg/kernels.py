@@ -78,7 +78,7 @@ def _load(plan: Plan, s: int, values: np.ndarray, panel: int) -> None:
 
 
 @njit(**PART)
-def _store(plan: Plan, s: int, panel: int, sign: float, values: np.ndarray) -> None:
+def store(plan: Plan, s: int, panel: int, sign: float, values: np.ndarray) -> None:
     """Reads the values on the pattern of K from a panel."""
     front = vector(panel, plan.panel[s + 1] - plan.panel[s])
     for e in range(plan.entry_pointer[s], plan.entry_pointer[s + 1]):
@@ -109,7 +109,7 @@ def _gather_updates(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
 
 
 @njit(**PART)
-def _scatter_inverse(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
+def scatter_inverse(plan: Plan, s: int, panel: int, stack: np.ndarray) -> None:
     """Copies out of a front the blocks that its children need (lower triangle)."""
     _, nc, n2, nr = front_shape(plan, s)
     block = at(stack, plan.stack[s])
@@ -175,10 +175,10 @@ def inverse(
         subtract_symmetric(z21, nr, n2, z22, y, nr, n1)
         invert(z, nr, n1, f, nr)
         subtract_lower(z, nr, n1, y, nr, z21, nr, n2)
-        _store(plan, s, z, 1.0, values)
+        store(plan, s, z, 1.0, values)
         if n1 < nc:
             _clamped_diagonal(plan, s, f, z, z22, values)
-        _scatter_inverse(plan, s, z, stack)
+        scatter_inverse(plan, s, z, stack)
 
 
 @njit(**PART)
@@ -260,9 +260,9 @@ def tangent(
         subtract_lower(g, nr, n1, y, nr, t, n2, n2)
         for j in range(n1):
             copy(d21 + 8 * j * nr, t + 8 * j * n2, n2)
-        _store(plan, s, g, -1.0, values)
-        _scatter_inverse(plan, s, g, stack)
-        _scatter_inverse(plan, s, z, other)
+        store(plan, s, g, -1.0, values)
+        scatter_inverse(plan, s, g, stack)
+        scatter_inverse(plan, s, z, other)
 
 
 @njit(**PART)

@@ -63,6 +63,7 @@ class Factor:
 
     Attributes:
         logdet: The log determinant of the eliminated block.
+        panels: The factor itself; see ``kernels``.
 
     Raises:
         NotPositiveDefiniteError: If a pivot is not a positive number.
@@ -77,12 +78,12 @@ class Factor:
         element: int | None = None,
     ) -> None:
         self._symbolic, self._plan, self._pool = symbolic, plan, pool
-        self._panels = self._borrow(symbolic.panel_size)
+        self.panels = self._borrow(symbolic.panel_size)
         self._inverses: np.ndarray | None = None
         self._selected: np.ndarray | None = None
         stack = pool.take(symbolic.stack_size)
         with SingleThreadedBLAS():
-            column, result = kernels.factor(plan, values, self._panels, stack)
+            column, result = kernels.factor(plan, values, self.panels, stack)
         pool.give(stack)
         if column >= 0:
             raise not_positive_definite(int(plan.order[column]), float(result), element)
@@ -107,7 +108,7 @@ class Factor:
             stack = self._pool.take(symbolic.stack_size)
             self._selected = np.empty(symbolic.num_nodes + symbolic.num_edges)
             with SingleThreadedBLAS():
-                kernels.inverse(self._plan, self._panels, inverses, stack, self._selected)
+                kernels.inverse(self._plan, self.panels, inverses, stack, self._selected)
             self._pool.give(stack)
             if keep:
                 self._inverses = inverses
@@ -129,7 +130,7 @@ class Factor:
         result = np.empty(len(direction))
         with SingleThreadedBLAS():
             kernels.tangent(
-                self._plan, self._panels, self._inverses, direction, weight, *scratch, result
+                self._plan, self.panels, self._inverses, direction, weight, *scratch, result
             )
         for array in scratch:
             pool.give(array)
@@ -151,6 +152,6 @@ class Factor:
         with SingleThreadedBLAS():
             for c in range(0, len(b), together):
                 rows = slice(c, c + together)
-                solves.solve(self._plan, self._panels, kind, b[rows], x[rows], work)
+                solves.solve(self._plan, self.panels, kind, b[rows], x[rows], work)
         self._pool.give(work)
         return x

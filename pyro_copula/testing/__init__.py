@@ -6,11 +6,14 @@ Nothing in the package imports this folder.
 from .contracts import check_marginal_law, check_precision, check_solver
 from .graphs import SMALL_GRAPHS
 from .oracle import DenseOracle
+from .rectangle import RectangleProbability, rectangle_probability
 
 __all__ = [
     "SMALL_GRAPHS",
     "DenseOracle",
+    "RectangleProbability",
     "check_marginal_law",
     "check_precision",
     "check_solver",
+    "rectangle_probability",
 ]

@@ -1,0 +1,358 @@
+"""The exact rule for discrete marginals: the probability of a box of the latent vector.
+
+A discrete node that is observed says only that its latent ``x_i`` lies between two ends; a
+continuous one says what it is. So the log density is that of the continuous nodes' ``x_c`` plus
+the log probability of the box given ``x_c``, in which missing nodes are free. The box is handed to
+``rectangle``; what it draws inside of the atoms serves the predictions and leave-one-out.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import marginals
+from ..errors import InvalidArgumentError, ParticleWarning
+from .latent import Latent
+from .particle_conditional import ParticleConditional
+from .scores import log_standard_normal
+
+if TYPE_CHECKING:
+    from ..rectangle.probability import Box
+    from .gaussian_copula import GaussianCopula
+
+_LOG_2PI = math.log(2 * math.pi)
+#: Fewer effective particles than this share of them, and a warning says so.
+_TRUSTED_SHARE = 0.1
+#: Where the weights have a heavy tail, they must be nearly equal instead.
+_EVEN_SHARE, _HEAVY = 0.9, 0.7
+#: So many draws of a node cost next to nothing.
+_CHEAP = 2**14
+#: Leaving each of so many nodes out and estimating again is affordable.
+_DIFFERENCES = 256
+
+
+def check_particles(num_particles: int | None, num_nodes: int) -> int:
+    """The number of particles; by default 64, and more on small graphs, where they are cheap."""
+    if num_particles is None:
+        return max(64, _CHEAP // num_nodes)
+    if isinstance(num_particles, bool) or not isinstance(num_particles, int) or num_particles < 1:
+        raise InvalidArgumentError(
+            "num_particles", "a positive integer", repr(num_particles), "The default is 64."
+        )
+    return num_particles
+
+
+@lru_cache(maxsize=8)
+def fixed_uniforms(num_nodes: int, num_particles: int, seed: int) -> Tensor:
+    """The random numbers behind the draws: the same for every evaluation.
+
+    Every node has one in each of ``num_particles`` equal parts of (0, 1), in random order.
+    """
+    rng = np.random.default_rng(seed)
+    parts = rng.permuted(np.tile(np.arange(num_particles), (num_nodes, 1)), axis=1)
+    return torch.from_numpy((parts + rng.random(parts.shape)) / num_particles)
+
+
+@dataclass
+class Row:
+    """One value of all nodes: what it says of the latent vector.
+
+    Attributes:
+        latent: The latent law, without batch dimensions.
+        known: Which nodes are observed and continuous, (num_nodes,).
+        boxed: Which are observed and discrete.
+        x: The latent values of the known nodes, zero elsewhere, (num_nodes,).
+        lower: The lower ends at all nodes, meaningful at the boxed ones.
+        upper: The upper ends.
+        uniforms: What the draws are made from, (nodes of the precision, particles), or None for
+            fixed ones.
+        num_particles: How many draws.
+        seed: Of the fixed uniforms.
+    """
+
+    latent: Latent
+    known: Tensor
+    boxed: Tensor
+    x: Tensor
+    lower: Tensor
+    upper: Tensor
+    uniforms: Tensor | None
+    num_particles: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.precision, self.place = self.latent.as_precision()
+        self.free = torch.ones(self.precision.num_nodes, dtype=torch.bool)
+        self.free[self.place[self.known]] = False
+        self.shift = torch.zeros(int(self.free.sum()), dtype=torch.float64)
+        rest = self.precision
+        if bool(self.known.any()):
+            rest = self.precision.restrict(self.free)
+            full = self.x.new_zeros(self.precision.num_nodes)
+            full = full.index_copy(0, self.place[self.known], self.x[self.known])
+            self.shift = -rest.solve(self.precision.matvec(full)[self.free])
+        self.box = self._box(rest)
+
+    def _box(self, rest: Any) -> Box:
+        from ..rectangle.probability import Box  # loads numba, which importing must not
+
+        position = torch.full((self.precision.num_nodes,), -1)
+        position[self.free] = torch.arange(len(self.shift))
+        where = position[self.place[self.boxed]]
+        free = self.shift.new_full(self.shift.shape, math.inf)
+        lower, upper = (
+            start.index_copy(0, where, end[self.boxed] - self.shift[where])
+            for start, end in ((-free, self.lower), (free, self.upper))
+        )
+        uniforms = self.uniforms
+        if uniforms is None:
+            count = self.precision.num_nodes
+            uniforms = fixed_uniforms(count, self.num_particles, self.seed)
+        return Box(rest, lower, upper, uniforms[self.free])
+
+    def log_density(self) -> Tensor:
+        """The log density of the known nodes' latent values."""
+        if not bool(self.known.any()):
+            return torch.zeros((), dtype=torch.float64)
+        return self.latent.log_density(self.x, self.known)
+
+    def vectors(self) -> Tensor:
+        """The latent vector of every particle, on the nodes of the precision, (particles, -1)."""
+        count = self.box.particles.x.shape[1]
+        full = torch.zeros(count, self.precision.num_nodes, dtype=torch.float64)
+        full[:, self.place[self.known]] = self.x[self.known].detach()
+        full[:, self.free] = torch.from_numpy(self.box.particles.x.T) + self.shift.detach()
+        return full
+
+
+def rows_of(copula: GaussianCopula, value: Any) -> tuple[list[Row], Tensor, torch.Size]:
+    """The rows of a value; the log densities beside the latent one; and the leading shape."""
+    value, observed = copula._filled_value(value)
+    scale, discrete = copula.latent.scale(), copula.discrete_nodes
+    limits = marginals.normal_score_limits(copula.marginal_dist, value)
+    lower, upper = (torch.where(discrete & observed, end.double(), 0.0) for end in limits)
+    n, leading = copula.num_nodes, value.shape[:-1]
+    known = observed & ~discrete
+    z = torch.where(known, limits[1].double(), 0.0)  # at a continuous node the normal score
+    beside = torch.zeros(leading, dtype=torch.float64)
+    if bool(known.any()):
+        jacobian = scale.log() - log_standard_normal(z) + copula.marginal_dist.log_prob(value)
+        beside = torch.where(known, jacobian.double(), 0.0).sum(-1)
+    parts = [_times(part, scale).expand(*leading, n).reshape(-1, n) for part in (z, lower, upper)]
+    flat = observed.expand(*leading, n).reshape(-1, n)
+    batch = copula.latent.batch_shape
+    element = torch.arange(batch.numel()).reshape(batch).expand(leading).reshape(-1).tolist()
+    rows = []
+    for k, (pattern, x, low, high) in enumerate(zip(flat, *parts, strict=True)):
+        latent = copula.latent[element[k]] if batch else copula.latent
+        uniforms = None if copula.scores is None else _scores_as_uniforms(copula, k, leading)
+        rows.append(
+            Row(
+                latent,
+                pattern & ~discrete,
+                pattern & discrete,
+                torch.where(pattern & ~discrete, x, 0.0),
+                low,
+                high,
+                uniforms,
+                copula.num_particles,
+                copula.seed,
+            )
+        )
+    return rows, beside, leading
+
+
+def _times(z: Tensor, scale: Tensor) -> Tensor:
+    """``z * scale``, where an infinite ``z`` has no derivative."""
+    finite = torch.isfinite(z)
+    return torch.where(finite, torch.where(finite, z, 0.0) * scale, z)
+
+
+def _scores_as_uniforms(copula: GaussianCopula, row: int, leading: torch.Size) -> Tensor:
+    scores = copula.scores
+    assert scores is not None
+    flat = scores.double().expand(*leading, scores.shape[-1]).reshape(-1, scores.shape[-1])
+    return torch.special.ndtr(flat[row]).clamp(1e-300, 1 - 1e-16).unsqueeze(-1)
+
+
+def log_prob(copula: GaussianCopula, value: Any) -> Tensor:
+    """The log density of the observed nodes, under the rule of the copula."""
+    rows, beside, leading = rows_of(copula, value)
+    approximate = copula.discrete == "ep"
+    parts = []
+    for row in rows:
+        if not bool(row.boxed.any()):
+            parts.append(row.log_density())
+            continue
+        box = row.box
+        parts.append(row.log_density() + (box.ep_log_prob() if approximate else box.log_prob()))
+        if not approximate and copula.scores is None:
+            _warn_if_poor(box)
+    return (torch.stack(parts).reshape(leading) + beside).to(copula._dtype)
+
+
+def _warn_if_poor(box: Box) -> None:
+    particles = box.particles
+    count = len(particles.log_weights)
+    if count > 1 and not particles.effective_size >= _TRUSTED_SHARE * count:
+        warnings.warn(
+            f"The exact rule's estimate is poor here: {particles.effective_size:.1f} effective of "
+            f"{count} particles, standard error {particles.standard_error:.2g}. Use more "
+            'particles (num_particles=), or discrete="ep", and compare.',
+            ParticleWarning,
+            stacklevel=4,
+        )
+
+
+@dataclass(frozen=True)
+class ExactReport:
+    """How far to trust the exact rule at one value.
+
+    Attributes:
+        log_prob: The estimate.
+        standard_error: Its Monte Carlo standard error.
+        num_particles: How many were drawn.
+        effective_size: How many of them the weights leave.
+        k_hat: The tail shape of the weights; above 0.7 the standard error
+            cannot be trusted, unless the weights are nearly equal.
+        ep_log_prob: Expectation propagation's answer.
+        ep_sweeps: How many updates it took.
+    """
+
+    log_prob: float
+    standard_error: float
+    num_particles: int
+    effective_size: float
+    k_hat: float
+    ep_log_prob: float
+    ep_sweeps: int
+
+    @property
+    def gap(self) -> float:
+        """Expectation propagation's answer minus the estimate."""
+        return self.ep_log_prob - self.log_prob
+
+    @property
+    def reliable(self) -> bool:
+        """Whether enough particles count, and no few of them may dominate."""
+        share = self.effective_size / self.num_particles
+        return share >= (_EVEN_SHARE if self.k_hat > _HEAVY else _TRUSTED_SHARE)
+
+    def __repr__(self) -> str:
+        verdict = "reliable" if self.reliable else "NOT reliable: use more particles"
+        return (
+            f"ExactReport(log_prob={self.log_prob:.4f} +- {self.standard_error:.2g}, "
+            f"effective={self.effective_size:.0f} of {self.num_particles}, "
+            f"k_hat={self.k_hat:.2f}, ep={self.ep_log_prob:.4f}, {verdict})"
+        )
+
+
+def report(copula: GaussianCopula, value: Any) -> ExactReport:
+    """The report at one value."""
+    if not copula._is_exact:
+        raise InvalidArgumentError(
+            "discrete",
+            '"exact" or "ep", with a discrete marginal somewhere',
+            repr(copula.discrete),
+            'Make the copula with discrete="exact".',
+        )
+    with torch.no_grad():
+        rows, beside, _ = rows_of(copula, value)
+        if len(rows) != 1:
+            raise InvalidArgumentError(
+                "y", "one value of all nodes", f"{len(rows)} of them", "Report on one at a time."
+            )
+        box, particles = rows[0].box, rows[0].box.particles
+        base = float(rows[0].log_density() + beside.reshape(()))
+        return ExactReport(
+            base + float(box.log_prob()),
+            particles.standard_error,
+            len(particles.log_weights),
+            particles.effective_size,
+            particles.k_hat,
+            base + float(box.ep_log_prob()),
+            box.converged_sites.sweeps,
+        )
+
+
+def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
+    """The law of the missing nodes: one :class:`ConditionalCopula` for every particle."""
+    from .conditional_copula import ConditionalCopula
+
+    rows, _, leading = rows_of(copula, value)
+    value, observed = copula._checked_value(value)
+    pattern = copula._common_pattern(observed)
+    nodes = (~pattern).nonzero().squeeze(-1)
+    scale = copula.latent.scale().detach()
+    particles = len(rows[0].box.particles.log_weights)
+    with torch.no_grad():
+        x = torch.stack([row.vectors()[:, row.place] for row in rows], 1)
+        x = x.reshape(particles, *leading, -1)
+        mean, rest = copula.latent.condition(x, pattern)
+        log_weights = [torch.from_numpy(row.box.particles.weights).log() for row in rows]
+        parts = ConditionalCopula(
+            copula.marginal_dist,
+            nodes,
+            mean / scale[..., nodes],
+            scale[..., nodes],
+            rest,
+            validate_args=copula._validate_args,
+        )
+        stacked = torch.stack(log_weights, -1).reshape(particles, *leading)
+    return ParticleConditional(parts, stacked, copula, value, validate_args=copula._validate_args)
+
+
+def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
+    """``log p(y_i | y_-i)`` at the observed nodes, NaN elsewhere.
+
+    Up to ``_DIFFERENCES`` observed nodes it is the difference of two joint log densities, with
+    the same random numbers in both. Beyond, a discrete node has its probability under
+    expectation propagation's law of the node given the others (typically within 0.02 of it), and
+    a continuous one the harmonic mean of its densities given each particle.
+    """
+    rows, _, leading = rows_of(copula, value)
+    value, observed = copula._checked_value(value)
+    n = copula.num_nodes
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParticleWarning)
+        if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
+            return _differences(copula, value, observed)
+        found = torch.stack([_row_pointwise(row) for row in rows]).reshape(*leading, n)
+        value, observed, z = copula._observed_scores(value)
+        jacobian = copula.latent.scale().log() - log_standard_normal(z)
+        jacobian = (jacobian + copula.marginal_dist.log_prob(value)).double()
+        result = found + torch.where(copula.discrete_nodes, 0.0, jacobian)
+    return torch.where(observed, result, math.nan).to(copula._dtype)
+
+
+def _differences(copula: GaussianCopula, value: Tensor, observed: Tensor) -> Tensor:
+    joint = log_prob(copula, value)
+    result = torch.full_like(value, math.nan)
+    for node in observed.reshape(-1, copula.num_nodes).any(0).nonzero().squeeze(-1).tolist():
+        without = value.clone()
+        without[..., node] = math.nan
+        alone = torch.isnan(without).all(-1)  # nothing else is observed: given nothing
+        without[..., node] = torch.where(alone, value[..., node], math.nan)
+        rest = torch.where(alone, 0.0, log_prob(copula, without))
+        result[..., node] = torch.where(observed[..., node], joint - rest, math.nan)
+    return result
+
+
+def _row_pointwise(row: Row) -> Tensor:
+    x, precision = row.vectors(), row.precision
+    diagonal = precision.diagonal.detach()
+    mean = (x - precision.detach().matvec(x) / diagonal)[:, row.place]
+    deviation = diagonal.rsqrt()[row.place]
+    density = -((row.x - mean) / deviation).square() / 2 - deviation.log() - _LOG_2PI / 2
+    log_weights = torch.from_numpy(row.box.particles.weights).log().unsqueeze(-1)
+    cavity = torch.zeros(precision.num_nodes, dtype=torch.float64)
+    cavity[row.free] = torch.from_numpy(row.box.converged_sites.log_mass)
+    return torch.where(row.boxed, cavity[row.place], -torch.logsumexp(log_weights - density, 0))

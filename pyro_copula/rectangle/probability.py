@@ -1,0 +1,229 @@
+"""The probability that a Gaussian vector on a graph lies in a box, with its derivatives."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from ..first_order import first_order_only
+from ..linalg import pattern
+from ..linalg.numeric import Pool
+from ..linalg.resources import SingleThreadedBLAS, announce_compilation
+from ..linalg.reverse import reverse_factor
+from ..linalg.symbolic import analyze
+from ..precision import SparsePrecision
+from . import sweep
+from .interval import density_ratios
+from .particles import Particles
+from .sites import Sites, find_sites
+
+#: Updates of the sites before particles are drawn: a guide need not have converged.
+GUIDE_SWEEPS = 3
+#: Updates at most, and the change that ends them, where the sites are the answer.
+MAX_SWEEPS, TOLERANCE = 200, 1e-9
+
+
+class Box:
+    r"""The event ``lower < x < upper`` for ``x ~ N(0, K^-1)``, one vector, one box.
+
+    Its log probability is estimated without bias (on the probability scale) by sequential
+    importance sampling along the factor, guided by expectation propagation
+    (:meth:`log_prob`), or approximated by expectation propagation alone (:meth:`ep_log_prob`).
+
+    Args:
+        precision: ``K``, without batch dimensions.
+        lower: The lower ends, (num_nodes,), float64; minus infinity where there is none.
+        upper: The upper ends; where both are infinite the node is free.
+        uniforms: Numbers in (0, 1) behind the draws, (num_nodes, particles), float64. Kept fixed
+            they make the estimate a smooth function of everything else.
+        sweeps: Updates of the guide.
+    """
+
+    def __init__(
+        self,
+        precision: SparsePrecision,
+        lower: Tensor,
+        upper: Tensor,
+        uniforms: Tensor,
+        *,
+        sweeps: int = GUIDE_SWEEPS,
+    ) -> None:
+        self.precision = precision.double()
+        self.lower, self.upper, self.uniforms = lower, upper, uniforms
+        self.sweeps = sweeps
+
+    # ---------------------------------------------------------------- results
+
+    def log_prob(self) -> Tensor:
+        """The log of the estimate, with pathwise derivatives; the sites count as constants."""
+        return self.precision.logdet() / 2 + _Guided.apply(self, *self._inputs())
+
+    def ep_log_prob(self) -> Tensor:
+        """Expectation propagation's log probability, with its derivatives."""
+        return self.precision.logdet() / 2 + _Converged.apply(self, *self._inputs()[:-1])
+
+    @cached_property
+    def guide(self) -> Sites:
+        """The sites that guide the particles."""
+        return self._find_sites(self.sweeps, 0.0)
+
+    @cached_property
+    def converged_sites(self) -> Sites:
+        """The sites after as many updates as it takes."""
+        return self._find_sites(MAX_SWEEPS, TOLERANCE)
+
+    @cached_property
+    def particles(self) -> Particles:
+        """Weighted draws of ``x`` from inside of the box."""
+        announce_compilation()
+        uniforms = _array(self.uniforms)
+        x, offsets = np.empty_like(uniforms), np.empty_like(uniforms)
+        log_weights = np.empty(uniforms.shape[1])
+        with SingleThreadedBLAS():
+            sweep.forward(
+                self.symbolic.plan,
+                self.guide.factor.panels,
+                self.guide.values,
+                _array(self.lower),
+                _array(self.upper),
+                uniforms,
+                x,
+                offsets,
+                log_weights,
+            )
+        return Particles(x, log_weights, offsets)
+
+    # ---------------------------------------------------------------- internals
+
+    @cached_property
+    def symbolic(self) -> Any:
+        return analyze(self.precision.graph)
+
+    @cached_property
+    def pool(self) -> Pool:
+        return self.precision.graph.cached("pool", Pool)
+
+    @property
+    def constant(self) -> float:
+        """The part of the estimate that the sites alone make."""
+        sites = self.guide
+        return 0.5 * float(sites.values[1] @ sites.values[2]) - 0.5 * sites.factor.logdet
+
+    def _inputs(self) -> tuple[Tensor, ...]:
+        precision = self.precision
+        return precision.diagonal, precision.off_diagonal, self.lower, self.upper, self.uniforms
+
+    def _find_sites(self, max_sweeps: int, tolerance: float) -> Sites:
+        announce_compilation()
+        with torch.no_grad():
+            variance = self.precision.detach().variance()
+        matrix = torch.cat([self.precision.diagonal, self.precision.off_diagonal])
+        return find_sites(
+            self.symbolic,
+            self.pool,
+            _array(matrix),
+            _array(variance),
+            _array(self.lower),
+            _array(self.upper),
+            max_sweeps=max_sweeps,
+            tolerance=tolerance,
+        )
+
+    def backward(self, grad: float) -> tuple[Tensor, ...]:
+        """Derivatives of the estimate, times ``grad``: those of ``_inputs``."""
+        plan, guide, particles = self.symbolic.plan, self.guide, self.particles
+        n, pool = self.symbolic.num_nodes, self.pool
+        weights = grad * particles.weights
+        adjoints = pool.take(self.symbolic.panel_size)
+        mean, ends = np.zeros(n), np.empty((2, n))
+        uniforms = _array(self.uniforms)
+        uniforms_bar = np.empty_like(uniforms)
+        values = np.empty(n + self.precision.graph.num_edges)
+        stack, work = pool.take(self.symbolic.stack_size), pool.take(self.symbolic.work_size)
+        rows, cols = self.precision.graph.rows.numpy(), self.precision.graph.cols.numpy()
+        with SingleThreadedBLAS():
+            sweep.reverse(
+                plan,
+                guide.factor.panels,
+                guide.values,
+                _array(self.lower),
+                _array(self.upper),
+                uniforms,
+                particles.x,
+                particles.offsets,
+                weights,
+                np.zeros_like(uniforms),
+                adjoints,
+                mean,
+                ends[0],
+                ends[1],
+                uniforms_bar,
+            )
+            sweep.add_logdet(plan, guide.factor.panels, adjoints, -0.5 * grad)
+            reverse_factor(plan, guide.factor.panels, adjoints, stack, work, values)
+        for array in (adjoints, stack, work):
+            pool.give(array)
+        mean += 0.5 * grad * guide.values[1]
+        pattern.outer(rows, cols, guide.factor.solve(mean[None]), guide.values[2:3], values)
+        results = values[:n], values[n:], ends[0], ends[1], uniforms_bar
+        return tuple(torch.from_numpy(result) for result in results)
+
+    def ep_backward(self, grad: float) -> tuple[Tensor, ...]:
+        """Derivatives of expectation propagation's answer, times ``grad``.
+
+        At the fixed point it is stationary in the sites, which therefore count as constants.
+        """
+        sites, graph = self.converged_sites, self.precision.graph
+        n = graph.num_nodes
+        values = -sites.factor.selected_inverse(keep=False)
+        values[:n] *= 0.5
+        mean = sites.values[2:3]
+        pattern.outer(graph.rows.numpy(), graph.cols.numpy(), mean, 0.5 * mean, values)
+        root = np.sqrt(sites.cavity[1])
+        low, high = (
+            density_ratios((_array(end) - sites.cavity[0]) * root, sites.log_mass) * root
+            for end in (self.lower, self.upper)
+        )
+        results = grad * values[:n], grad * values[n:], -grad * low, grad * high
+        return tuple(torch.from_numpy(result) for result in results)
+
+
+class _Guided(Function):
+    @staticmethod
+    def forward(ctx: Any, box: Box, *inputs: Tensor) -> Tensor:
+        ctx.box = box
+        ctx.save_for_backward(*inputs)
+        return torch.tensor(box.constant + box.particles.log_mean, dtype=torch.float64)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        gradients = ctx.box.backward(float(grad))
+        return None, *_once("The exact rule", gradients, (grad, *ctx.saved_tensors))
+
+
+class _Converged(Function):
+    @staticmethod
+    def forward(ctx: Any, box: Box, *inputs: Tensor) -> Tensor:
+        ctx.box = box
+        ctx.save_for_backward(*inputs)
+        return torch.tensor(box.converged_sites.log_z, dtype=torch.float64)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        gradients = ctx.box.ep_backward(float(grad))
+        return None, *_once("Expectation propagation", gradients, (grad, *ctx.saved_tensors))
+
+
+def _once(operation: str, gradients: tuple[Tensor, ...], parents: tuple[Tensor, ...]) -> Any:
+    if not torch.is_grad_enabled():
+        return gradients
+    return tuple(first_order_only(gradient, operation, parents) for gradient in gradients)
+
+
+def _array(values: Tensor) -> np.ndarray:
+    return values.detach().to("cpu", torch.float64).contiguous().numpy()
