@@ -173,3 +173,46 @@ COPULAS: dict[str, Callable[[Any, Any], Any]] = {
     "Gumbel": lambda u, v: gumbel_density(u, v, 1 / (1 - KENDALL)),
     "Frank": lambda u, v: frank_density(u, v, 5.7363),
 }
+
+
+# ---------------------------------------------------------------- rules for discrete outcomes
+
+_RULE_COLOURS = {"midpoint": "#e45756", "exact": "#4c78a8", "ep": "#54a24b"}
+_RULE_WORDS = {"midpoint": "midpoint (the paper's)", "exact": "exact", "ep": "EP"}
+
+
+def rule_bias(
+    values: Mapping[float, Mapping[str, np.ndarray]], logit_truth: float, path: Path
+) -> None:
+    """Estimates of rho by rule: a dot a data set, and the mean with two standard errors.
+
+    Args:
+        values: By true mean and rule, errors of the logit of rho.
+        logit_truth: The true logit.
+        path: Where the picture goes.
+    """
+    plt = _pyplot()
+    figure, axes = plt.subplots(figsize=(7.5, 3.6))
+    rng = np.random.default_rng(0)
+    for group, by_rule in enumerate(values.values()):
+        for k, (rule, errors) in enumerate(by_rule.items()):
+            at = group + 0.26 * (k - 1)
+            logits = errors + logit_truth
+            spread = rng.uniform(-0.07, 0.07, len(logits))
+            label = _RULE_WORDS[rule] if group == 0 else None
+            colour = _RULE_COLOURS[rule]
+            axes.plot(at + spread, logits, "o", ms=3, alpha=0.35, color=colour, mec="none")
+            error = 2 * logits.std(ddof=1) / math.sqrt(len(logits))
+            axes.errorbar(
+                at, logits.mean(), error, fmt="D", ms=6, color=colour, mec="white", label=label
+            )
+    axes.axhline(logit_truth, color="#333333", lw=1, zorder=0)
+    axes.text(len(values) - 0.52, logit_truth, " truth", va="bottom", ha="right", fontsize=9)
+    ticks = np.array([0.9, 0.96, 0.99, 0.999, 0.9999, 0.99999])
+    logit = scipy.special.logit(ticks)
+    axes.set_yticks(logit, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(range(len(values)), [f"mean count {mean:g}" for mean in values])
+    axes.set_ylabel("estimate of rho")
+    axes.legend(frameon=False, loc="upper right")
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)

@@ -89,6 +89,21 @@ CELLS = """
 **Known data.** Given training values only, and given all observed ones (validation included).
 """
 
+DISCRETE = """
+## Rules for discrete outcomes
+
+**Bias.** Poisson counts on a lattice of 32 x 32 nodes, proper CAR dependence; rho and the mean by
+maximum likelihood under each rule. The midpoint rule sees too much dependence in small counts,
+and then puts the mean where that dependence wants it.
+
+![Estimates of rho by rule](results/discrete.png)
+"""
+
+DISCRETE_NOISE = """
+**Noise and cost.** The log likelihood with 64 particles over 20 sets of random numbers, and the
+time of a value and of a value with its gradient over those of the midpoint rule, in alternation.
+"""
+
 
 def markdown(heads: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""

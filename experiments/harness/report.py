@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import acceptance_report, figures, prose
+from . import acceptance_report, discrete_report, figures, prose
 from .models import CONTINUOUS, COUNT
 from .problems import COUNTS, ELECTION
 from .prose import markdown
 from .stats import Cell, Published, base_of, by_seed, paired_p, read_published, summarise
-from .tables import TABLES, Table
+from .tables import TABLES, Table, all_names
 from .trials import read_compact
 
 #: Scores of a predictive law, with the words of the report.
@@ -37,18 +37,19 @@ def write(results: Path, path: Path) -> None:
         results: The folder of the committed records; pictures go there too.
         path: The Markdown file.
     """
-    records = {name: read_compact(results / f"{name}.jsonl") for name in (*TABLES, "acceptance")}
+    records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
     if records["figure1"]:
         figures.roles(role_curves(records["figure1"]), results / "figure1.png")
     rows = calibration_rows([*records["table2"], *records["table3"]])
     if rows:
         figures.calibration(rows, results / "calibration.png")
+    discrete_report.picture(records["discrete"], results / "discrete.png")
     path.write_text(text(results))
 
 
 def text(results: Path) -> str:
     """The report in Markdown."""
-    records = {name: read_compact(results / f"{name}.jsonl") for name in (*TABLES, "acceptance")}
+    records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
     published = read_published(PUBLISHED)
     parts = [prose.INTRODUCTION]
     for name, table in TABLES.items():
@@ -57,6 +58,7 @@ def text(results: Path) -> str:
         if name == "table3":
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [acceptance_report.section(records["acceptance"])]
+    parts += [discrete_report.section(records["discrete"])]
     if (results / "figure3.png").exists():
         parts += [prose.FIGURE3]
     parts += [_time(records)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, models
+from . import acceptance, discrete, models
 from .problems import ELECTION, TAUS, VARIANCES, load
 from .trials import Trial
 
@@ -94,6 +94,9 @@ TABLES = {
     ),
 }
 
+#: Studies that are no table of the paper: modules with ``trials`` and ``execute``.
+STUDIES = {"acceptance": acceptance, "discrete": discrete}
+
 #: Figure 1 shows these rows in setting (b) only, where the graph is correlational.
 _SETTING_B_ONLY = TABLES["figure1"].beyond
 
@@ -117,8 +120,8 @@ def table_trials(
         columns: These columns only.
         smoke: One seed of the first column, with few steps.
     """
-    if name == "acceptance":
-        named = acceptance.trials(smoke=smoke, seeds=seeds)
+    if name in STUDIES:
+        named = STUDIES[name].trials(smoke=smoke, seeds=seeds)
         named = [t for t in named if rows is None or t.model in rows]
         return [t for t in named if columns is None or t.dataset in columns]
     table = TABLES[name]
@@ -159,7 +162,7 @@ def options(
 
 def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
     """Whether a record is of a trial as it would be run today, and not with older options."""
-    if record["table"] == "acceptance":
+    if record["table"] in STUDIES:
         return True
     table = TABLES[record["table"]]
     if record["dataset"] not in table.columns or record["model"] not in table.rows:
@@ -172,11 +175,11 @@ def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
 def execute(trial: Trial) -> dict[str, Any]:
     """The metrics of a trial of any table."""
     with models.one_thread():
-        if trial.table == "acceptance":
-            return acceptance.execute(trial)
+        if trial.table in STUDIES:
+            return STUDIES[trial.table].execute(trial)
         return models.run_model(trial, load(trial.dataset, trial.option("split", trial.seed)))
 
 
 def all_names() -> tuple[str, ...]:
     """What has trials, in order."""
-    return (*TABLES, "acceptance")
+    return (*TABLES, *STUDIES)

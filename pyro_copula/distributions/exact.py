@@ -35,6 +35,8 @@ _TRUSTED_SHARE = 0.1
 _EVEN_SHARE, _HEAVY = 0.9, 0.7
 #: So many draws of a node cost next to nothing.
 _CHEAP = 2**14
+#: A batch of laws (posterior draws, say) is predicted from so many particles in all, or one each.
+_COMPONENTS = 64
 #: Leaving each of so many nodes out and estimating again is affordable.
 _DIFFERENCES = 256
 
@@ -204,12 +206,22 @@ def _warn_if_poor(box: Box) -> None:
     count = len(particles.log_weights)
     if count > 1 and not particles.effective_size >= _TRUSTED_SHARE * count:
         warnings.warn(
-            f"The exact rule's estimate is poor here: {particles.effective_size:.1f} effective of "
-            f"{count} particles, standard error {particles.standard_error:.2g}. Use more "
-            'particles (num_particles=), or discrete="ep", and compare.',
+            "The exact rule's estimate is poor here: few of the particles carry all of the weight. "
+            'See copula.exact_report(y). Use more particles (num_particles=), or discrete="ep", '
+            "and compare.",
             ParticleWarning,
             stacklevel=4,
         )
+
+
+def _components(row: Row, count: int | None) -> tuple[Tensor, Tensor]:
+    """The latent vectors of the particles and their log weights, or so many of equal weight."""
+    vectors, weights = row.vectors()[:, row.place], row.box.particles.weights
+    if count is None:
+        return vectors, torch.from_numpy(weights).log()
+    places = (np.arange(count) + 0.5) / count * weights.sum()  # systematic resampling
+    index = torch.from_numpy(np.searchsorted(np.cumsum(weights), places))
+    return vectors[index], torch.full((count,), -math.log(count), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -292,12 +304,14 @@ def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
     pattern = copula._common_pattern(observed)
     nodes = (~pattern).nonzero().squeeze(-1)
     scale = copula.latent.scale().detach()
-    particles = len(rows[0].box.particles.log_weights)
+    count = None if len(rows) == 1 else max(1, _COMPONENTS // len(rows))
     with torch.no_grad():
-        x = torch.stack([row.vectors()[:, row.place] for row in rows], 1)
-        x = x.reshape(particles, *leading, -1)
+        chosen = [_components(row, count) for row in rows]
+        x = torch.stack([vectors for vectors, _ in chosen], 1).reshape(
+            -1, *leading, copula.num_nodes
+        )
+        log_weights = torch.stack([weights for _, weights in chosen], 1).reshape(-1, *leading)
         mean, rest = copula.latent.condition(x, pattern)
-        log_weights = [torch.from_numpy(row.box.particles.weights).log() for row in rows]
         parts = ConditionalCopula(
             copula.marginal_dist,
             nodes,
@@ -306,8 +320,9 @@ def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
             rest,
             validate_args=copula._validate_args,
         )
-        stacked = torch.stack(log_weights, -1).reshape(particles, *leading)
-    return ParticleConditional(parts, stacked, copula, value, validate_args=copula._validate_args)
+    return ParticleConditional(
+        parts, log_weights, copula, value, validate_args=copula._validate_args
+    )
 
 
 def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:

@@ -60,7 +60,9 @@ class CopulaGNN(Parameters):
         exposure: The name of an attribute of the data whose logarithm is added to the log mean
             (population, births).
         clip_features: Standardised features are clamped to plus or minus this.
-        discrete: The rule for discrete marginals.
+        discrete: The rule for discrete marginals: ``"midpoint"``, ``"exact"`` or ``"ep"``; see
+            :class:`~pyro_copula.GaussianCopula`.
+        num_particles: Of the exact rule.
         tail_clip: See :class:`~pyro_copula.GaussianCopula`.
         priors: Priors in place of the default ones, by name.
         last_layer_prior: The standard deviation of independent normal priors on the weights and
@@ -103,6 +105,7 @@ class CopulaGNN(Parameters):
         exposure: str | None = None,
         clip_features: float | None = DEFAULT,
         discrete: str = "midpoint",
+        num_particles: int | None = None,
         tail_clip: float | None = None,
         priors: dict[str, Any] | None = None,
         last_layer_prior: float | None = None,
@@ -255,7 +258,7 @@ class CopulaGNN(Parameters):
             **scalars: Global parameters in place of the held ones, each of shape ``(*batch,)``.
         """
         data = self.data  # before all else: it says so if there are none
-        unknown = set(scalars) - set(self.scalars)
+        unknown = set(scalars) - set(self.scalars) if scalars else None
         if unknown:
             raise InvalidArgumentError(
                 "scalars",
@@ -279,7 +282,7 @@ class CopulaGNN(Parameters):
             family(outputs, data.offset, **own),
             K,
             nugget=nugget,
-            **self._some("discrete", "tail_clip"),
+            **self._some("discrete", "num_particles", "tail_clip"),
         )
 
     @pyro_method

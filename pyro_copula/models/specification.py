@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..distributions.exact import check_particles
+from ..distributions.scores import check_rule
 from ..errors import InvalidArgumentError
 from .families import make_family
 from .precisions import read_precision
@@ -32,6 +34,18 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
         value = arguments[name]
         if value is not None and not (isinstance(value, float | int) and value > 0):
             raise InvalidArgumentError(name, "a positive number or None", repr(value), "Use None.")
+    _check_discrete(arguments["discrete"], arguments["num_particles"])
+
+
+def _check_discrete(discrete: Any, num_particles: Any) -> None:
+    if check_rule(discrete) == "augment":
+        raise InvalidArgumentError(
+            "discrete",
+            '"midpoint", "exact" or "ep"',
+            '"augment"',
+            "Latent scores are for Pyro models of your own; the fits here integrate them out.",
+        )
+    check_particles(num_particles, 1)
 
 
 def specification(arguments: Mapping[str, Any]) -> dict[str, Any]:

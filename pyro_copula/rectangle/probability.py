@@ -22,8 +22,9 @@ from .interval import density_ratios
 from .particles import Particles
 from .sites import Sites, find_sites
 
-#: Updates of the sites before particles are drawn: a guide need not have converged.
-GUIDE_SWEEPS = 3
+#: Updates of the sites before particles are drawn, and the change that ends them: a guide need not
+#: have converged.
+GUIDE_SWEEPS, GUIDE_TOLERANCE = 50, 0.1
 #: Updates at most, and the change that ends them, where the sites are the answer.
 MAX_SWEEPS, TOLERANCE = 200, 1e-9
 
@@ -41,7 +42,6 @@ class Box:
         upper: The upper ends; where both are infinite the node is free.
         uniforms: Numbers in (0, 1) behind the draws, (num_nodes, particles), float64. Kept fixed
             they make the estimate a smooth function of everything else.
-        sweeps: Updates of the guide.
     """
 
     def __init__(
@@ -50,12 +50,9 @@ class Box:
         lower: Tensor,
         upper: Tensor,
         uniforms: Tensor,
-        *,
-        sweeps: int = GUIDE_SWEEPS,
     ) -> None:
         self.precision = precision.double()
         self.lower, self.upper, self.uniforms = lower, upper, uniforms
-        self.sweeps = sweeps
 
     # ---------------------------------------------------------------- results
 
@@ -70,7 +67,7 @@ class Box:
     @cached_property
     def guide(self) -> Sites:
         """The sites that guide the particles."""
-        return self._find_sites(self.sweeps, 0.0)
+        return self._find_sites(GUIDE_SWEEPS, GUIDE_TOLERANCE)
 
     @cached_property
     def converged_sites(self) -> Sites:
