@@ -2,7 +2,7 @@
 
 ``bias`` fits rho and the mean of Poisson counts on a lattice by maximum likelihood under every
 rule; ``noise`` repeats one evaluation with other random numbers; ``cost`` times a value and a
-gradient against one evaluation of the midpoint rule; ``nuts`` samples two posteriors in full.
+gradient against one evaluation of the midpoint rule. ``posteriors`` has full Bayes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 import pyro_copula as pc
 from pyro_copula.errors import MidpointWarning
 
+from . import posteriors
 from .trials import Trial
 
 RULES = ("midpoint", "exact", "ep")
@@ -47,6 +48,7 @@ def trials(*, smoke: bool = False, seeds: Sequence[int] | None = None) -> list[T
         for mean in MEANS
         for rule in RULES
     ]
+    made += posteriors.trials(seeds)
     made += [
         Trial("discrete", f"{kind}:{g}", "exact", 1) for g in GRAPHS for kind in ("noise", "cost")
     ]
@@ -58,6 +60,8 @@ def execute(trial: Trial) -> dict[str, Any]:
     kind, _, what = trial.dataset.partition(":")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MidpointWarning)  # its bias is what is measured
+        if kind in ("nuts", "sbc"):
+            return posteriors.execute(trial)
         if kind == "bias":
             return bias(trial, float(what.removeprefix("mean=")))
         return (noise if kind == "noise" else cost)(trial, what)
@@ -66,17 +70,14 @@ def execute(trial: Trial) -> dict[str, Any]:
 # ---------------------------------------------------------------- bias
 
 
-def lattice(side: int) -> pc.Graph:
-    """A square lattice, each node joined to the four around it."""
-    index = np.arange(side * side).reshape(side, side)
-    across = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], 1)
-    down = np.stack([index[:-1].ravel(), index[1:].ravel()], 1)
-    return pc.Graph.from_edges(np.concatenate([across, down]))
+def square(side: int) -> pc.Graph:
+    """A square lattice."""
+    return pc.simulate.grid_graph(side, side)
 
 
 def bias(trial: Trial, mean: float) -> dict[str, float]:
     """Maximum likelihood of rho and the mean, on data drawn with known ones."""
-    graph = lattice(trial.option("side", SIDE))
+    graph = square(trial.option("side", SIDE))
     torch.manual_seed(1000 * trial.seed + int(100 * mean))
     truth = pc.GaussianCopula(
         dist.Poisson(torch.full((graph.num_nodes,), mean)),
@@ -119,7 +120,7 @@ def problem(name: str, side: int) -> tuple[Callable[..., Any], Tensor]:
     """A function of the rule's options that gives a copula and its leaves, and the values."""
     torch.manual_seed(0)
     if name.startswith("lattice"):
-        graph, law = lattice(side), dist.Poisson
+        graph, law = square(side), dist.Poisson
         parameters: tuple[Any, ...] = (torch.full((graph.num_nodes,), 0.3),)
     elif name.startswith("election"):
         data = pc.datasets.election("unemployment")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import figures, prose
+from . import figures, posterior_report, prose
 from .discrete import GRAPHS, MEANS, RHO, RULES
 
 Records = Sequence[Mapping[str, Any]]
@@ -20,6 +20,7 @@ def section(records: Records) -> str:
     if not records:
         return ""
     parts = [prose.DISCRETE.strip(), _bias(records), prose.DISCRETE_NOISE.strip(), _noise(records)]
+    parts.append(posterior_report.section(records))
     return "\n\n".join(part for part in parts if part)
 
 

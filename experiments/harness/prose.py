@@ -104,6 +104,19 @@ DISCRETE_NOISE = """
 time of a value and of a value with its gradient over those of the midpoint rule, in alternation.
 """
 
+POSTERIORS = """
+**Full Bayes.** Negative-binomial regressions with a proper CAR copula, on the deaths of the
+counties of North Carolina (births as exposure) and on a lattice of 144 nodes: {chains} chains of
+{draws} draws. `exact` and `ep` sample the global parameters alone; `augment` samples a latent
+score for every node with them.
+"""
+
+RANKS = """
+**Simulation-based calibration.** Parameters and data drawn from the model, the posterior sampled
+under `discrete="{rule}"`, and the truth ranked on {ranks} ranks; `p` is the exact p-value of
+the whole empirical distribution of the ranks against the uniform one.
+"""
+
 
 def markdown(heads: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyro.distributions as dist
 import scipy.sparse
+import scipy.special
 import torch
 from torch import Tensor, nn
 
@@ -27,6 +28,7 @@ from pyro_copula.models import CopulaGNN, MarginalFamily, NormalFamily
 #: Rates of the published copula models are ``exp(logit) + RATE_FLOOR``; scores are clamped too.
 RATE_FLOOR = 1e-3
 TAIL_CLIP = 1e-3
+SCORE_BOUND = -float(scipy.special.ndtri(TAIL_CLIP))
 WEIGHT_DECAY = 5e-4
 HIDDEN = 16
 HEADS = 4
@@ -69,13 +71,17 @@ class _Convolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return _Product.apply(x @ self.weight, self.matrix) + self.bias
 
+    def of_product(self, product: Tensor) -> Tensor:
+        """The same, given the product of the matrix and the features."""
+        return torch.addmm(self.bias, product, self.weight)
+
 
 class _MLP(nn.Module):
     def __init__(self, matrix: Any, width: int, out: int) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(width, HIDDEN), nn.Linear(HIDDEN, out)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, product: Tensor) -> Tensor:
         return self.second(self.first(x).relu())
 
 
@@ -85,8 +91,8 @@ class _GCN(nn.Module):
         self.first = _Convolution(matrix, width, HIDDEN)
         self.second = _Convolution(matrix, HIDDEN, out)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.first(x).relu())
+    def forward(self, x: Tensor, product: Tensor) -> Tensor:
+        return self.second(self.first.of_product(product).relu())
 
 
 class _SAGE(nn.Module):
@@ -97,8 +103,8 @@ class _SAGE(nn.Module):
         self.second = _Convolution(matrix, HIDDEN, out)
         self.second_self = nn.Linear(HIDDEN, out)
 
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.cat([self.first(x), self.first_self(x)], dim=-1).relu()
+    def forward(self, x: Tensor, product: Tensor) -> Tensor:
+        hidden = torch.cat([self.first.of_product(product), self.first_self(x)], dim=-1).relu()
         return self.second(hidden) + self.second_self(hidden)
 
 
@@ -109,8 +115,8 @@ class _APPNP(_MLP):
         super().__init__(matrix, width, out)
         self.matrix = matrix
 
-    def forward(self, x: Tensor) -> Tensor:
-        start = state = super().forward(x)
+    def forward(self, x: Tensor, product: Tensor) -> Tensor:
+        start = state = super().forward(x, product)
         for _ in range(10):
             state = 0.9 * _Product.apply(state, self.matrix) + 0.1 * start
         return state
@@ -127,11 +133,13 @@ class _GAT(nn.Module):
         self.first = GATConv(width, HIDDEN // HEADS, heads=HEADS)
         self.second = GATConv(HIDDEN, out)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, product: Tensor) -> Tensor:
         return self.second(self.first(x, self.edge_index).relu(), self.edge_index)
 
 
 NETWORKS = {"mlp": _MLP, "gcn": _GCN, "sage": _SAGE, "gat": _GAT, "appnp": _APPNP}
+#: Those whose first layer is a graph convolution.
+CONVOLUTIONS = ("gcn", "sage")
 
 
 class PublishedNetwork(nn.Module):
@@ -145,15 +153,20 @@ class PublishedNetwork(nn.Module):
     """
 
     x: Tensor
+    product: Tensor
 
     def __init__(self, name: str, x: Tensor, graph: pc.Graph, out_channels: int = 1) -> None:
         super().__init__()
         self.register_buffer("x", x, persistent=False)
-        operator = graph.edge_index if name == "gat" else normalised_adjacency(graph)
+        matrix = normalised_adjacency(graph)
+        # The first layer's features never change, so neither does their product with the matrix.
+        product = torch.from_numpy(matrix @ x.numpy()) if name in CONVOLUTIONS else x
+        self.register_buffer("product", product, persistent=False)
+        operator = graph.edge_index if name == "gat" else matrix
         self.network = NETWORKS[name](operator, x.shape[1], out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.network(self.x)
+        return self.network(self.x, self.product)
 
 
 # ---------------------------------------------------------------- laws
@@ -202,6 +215,38 @@ class PublishedTiedNormal(NormalFamily):
         pass
 
 
+class ClampedNormal(pc.GraphNormal):
+    """Tied normals under a copula of clamped scores.
+
+    It is ``GaussianCopula(Normal(loc, s), K, tail_clip=TAIL_CLIP)`` with ``s = K.scale()``. Where
+    no score is clamped, marginals and scores cancel and it is the plain normal law, whose
+    derivatives need none of ``s``.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        clamped, excess = self._clamped(value)
+        return super().log_prob(clamped) + excess.sum(-1)
+
+    def pointwise_log_prob(self, value: Tensor) -> Tensor:
+        clamped, excess = self._clamped(value)
+        return super().pointwise_log_prob(clamped) + excess
+
+    def condition(self, value: Tensor) -> Any:
+        return super().condition(self._clamped(value)[0])
+
+    def _clamped(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The values of the clamped scores, and how much less likely the true ones are."""
+        scale = self.precision.scale()
+        residual = value - self.loc
+        far = residual.abs() > SCORE_BOUND * scale  # not where the value is missing
+        if not bool(far.any()):
+            return value, torch.zeros_like(value)
+        tail = torch.where(far, residual, 0.0)
+        clamped = torch.where(far, self.loc + SCORE_BOUND * tail.sign() * scale, value)
+        excess = torch.where(far, SCORE_BOUND**2 - (tail / scale).square(), 0.0) / 2
+        return clamped, excess
+
+
 class PublishedCopula(CopulaGNN):
     """The published joint law: tied normals get their clamped scores, other laws are as ever."""
 
@@ -209,8 +254,7 @@ class PublishedCopula(CopulaGNN):
         if not isinstance(self.family, PublishedTiedNormal):
             return super().joint(outputs, **options)
         outputs = self.outputs() if outputs is None else outputs
-        K = self.precision(self.features)
-        return pc.GaussianCopula(dist.Normal(outputs[..., 0], K.scale()), K, tail_clip=TAIL_CLIP)
+        return ClampedNormal(outputs[..., 0], self.precision(self.features))
 
 
 # ---------------------------------------------------------------- precisions
@@ -272,7 +316,7 @@ def published_model(network: str, precision: str, data: Any, *, counts: bool) ->
 def one_group_adam(groups: Any, lr: float) -> torch.optim.Optimizer:
     """Adam with one learning rate and weight decay for every parameter, as published."""
     parameters = [p for group in groups for p in group["params"]]
-    return torch.optim.Adam(parameters, lr=lr, weight_decay=WEIGHT_DECAY)
+    return torch.optim.Adam(parameters, lr=lr, weight_decay=WEIGHT_DECAY, fused=True)
 
 
 def clamp_prediction(prediction: Tensor, y_train: Tensor) -> Tensor:

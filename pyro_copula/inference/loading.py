@@ -36,6 +36,13 @@ def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble
         >>> loaded.scalars == found.scalars
         True
     """
+    if model is not None and not isinstance(model, CopulaGNN):
+        raise InvalidArgumentError(
+            "model",
+            "a CopulaGNN, or nothing",
+            type(model).__name__,
+            "A saved fit has its data in it: load_fit(path) is enough.",
+        )
     path = Path(path)
     if read_kind(path) == "ensemble":
         record = read_record(path, "ensemble")

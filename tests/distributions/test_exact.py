@@ -118,10 +118,7 @@ def test_total_mass_is_one(rule, error):
 
 
 def lattice(side: int, rho: float = 0.9) -> tuple[pc.Graph, pc.SparsePrecision]:
-    index = np.arange(side * side).reshape(side, side)
-    across = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], 1)
-    down = np.stack([index[:-1].ravel(), index[1:].ravel()], 1)
-    graph = pc.Graph.from_edges(np.concatenate([across, down]))
+    graph = pc.simulate.grid_graph(side, side)
     return graph, pc.CARPrecision(graph)(rho=rho, tau=1.0)
 
 
