@@ -25,10 +25,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from . import marginals
 from ._version import __version__
 from .distributions import GraphNormal
-from .distributions.scores import node_scores, value_dtype
 from .errors import InvalidArgumentError
 from .inference import Ensemble, Fit
 
@@ -257,33 +255,12 @@ def _drawn(law: Any, y: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
     observed = ~torch.isnan(y)
     drawn = {
         "log_likelihood": law.pointwise_log_prob(y)[..., observed],
-        "leave_one_out": _leave_one_out_draws(law, y, observed, shape),
+        "leave_one_out": law.leave_one_out(y).sample(shape)[..., observed],
         "replicates": law.sample(shape)[..., observed],
     }
     if not bool(observed.all()):
         drawn["predictions"] = law.condition(y).sample(shape)
     return drawn
-
-
-def _leave_one_out_draws(law: Any, y: Tensor, observed: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Draws at each observed node given every other observed one, node by node.
-
-    The latent value of node i given the others is normal with the moments that the pointwise
-    terms use; the marginal carries it to the scale of the values, as in ``law.condition``.
-    """
-    if isinstance(law, GraphNormal):
-        residual = torch.where(observed, y - law.loc, 0.0).double()
-        mean, variance = law.latent.leave_one_out(residual, observed)
-        noise = torch.randn(*shape, *mean.shape, dtype=torch.float64)
-        return law.loc[..., observed] + (mean + variance.sqrt() * noise).to(law.loc.dtype)
-    marginal, scale = law.marginal_dist, law.latent.scale()
-    value = marginals.fill_missing(marginal, y, observed)
-    z = node_scores(marginal, value, law.num_nodes, law.tail_clip)
-    mean, variance = law.latent.leave_one_out(torch.where(observed, z, 0.0) * scale, observed)
-    noise = torch.randn(*shape, *mean.shape, dtype=torch.float64)
-    full = torch.zeros(*noise.shape[:-1], law.num_nodes, dtype=value_dtype(marginal))
-    full[..., observed] = ((mean + variance.sqrt() * noise) / scale[..., observed]).to(full.dtype)
-    return marginals.from_normal_score(marginal, full)[..., observed]
 
 
 # -------------------------------------------------------------------- what goes with the draws

@@ -28,7 +28,7 @@ RULES = ("exact", "ep", "augment")
 #: The rule that samples the global parameters alone, from the exact likelihood.
 RECOMMENDED = "exact"
 SBC_SEEDS = tuple(range(1, 201))
-NUM_DRAWS, THIN, WARMUP = 99, 2, 60
+NUM_DRAWS, THIN, WARMUP = 49, 2, 50
 CHAINS, CHAIN_DRAWS, CHAIN_WARMUP = 4, 500, 200
 
 
@@ -68,7 +68,9 @@ def regression(name: str, rule: str) -> tuple[Callable[..., Any], Tensor | None]
         weights = pyro.sample("weights", dist.Normal(centre, 0.5).to_event(1))
         mean = exposure * (weights[0] + weights[1] * x).exp()
         law = dist.NegativeBinomial(1 / dispersion, logits=(mean * dispersion).log())
-        copula = pc.GaussianCopula(law, precision=precision(rho=rho, tau=1.0), discrete=rule)
+        copula = pc.GaussianCopula(
+            law, precision=precision(rho=rho, tau=1.0), discrete=rule, num_particles=64
+        )
         pyro.sample("y", copula, obs=y)
 
     return model, y

@@ -54,8 +54,7 @@ def normalised_adjacency(graph: pc.Graph) -> Any:
     """``(D + I)^-1/2 (A + I) (D + I)^-1/2``, which a graph convolution multiplies by."""
     matrix = graph.to_scipy().astype(np.float64) + scipy.sparse.eye(graph.num_nodes)
     scale = scipy.sparse.diags(1 / np.sqrt(np.asarray(matrix.sum(1)).ravel()))
-    matrix = (scale @ matrix @ scale).tocsr()
-    return matrix.toarray() if graph.num_nodes <= 500 else matrix
+    return (scale @ matrix @ scale).tocsr()
 
 
 class _Convolution(nn.Module):

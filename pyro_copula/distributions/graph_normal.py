@@ -15,6 +15,7 @@ from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
 from .base import Interval, NodeDistribution, check_level, level_first
 from .latent import Latent, PrecisionLatent, leave_one_out_density
+from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
 
 
@@ -105,6 +106,14 @@ class _Normal(NodeDistribution):
         residual, observed = self._residual(value)
         density = self._by_pattern(leave_one_out_density, residual, observed)
         return torch.where(observed, density, math.nan).to(self.loc.dtype)
+
+    def leave_one_out(self, value: Tensor) -> LeaveOneOut:
+        """The law of each observed node given every other observed one.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+        """
+        return LeaveOneOut.of(self, value)
 
     def quantile(self, q: float | Tensor) -> Tensor:
         """Quantiles node by node, of shape ``(*levels, *batch, num_nodes)``.

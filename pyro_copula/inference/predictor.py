@@ -1,4 +1,4 @@
-"""Predicting with a fit or several: what to condition on, checked in one place."""
+"""Predicting with a fit or several, and diagnosing them: what they share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..diagnostics import Diagnosis
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import NodeData
+from .diagnosing import diagnose_fit
 from .prediction import Prediction
 
 
 class Predictor:
-    """What a :class:`Fit` and an :class:`Ensemble` share: predictions.
+    """What a :class:`Fit` and an :class:`Ensemble` share: predictions and a diagnosis.
 
     Attributes:
         settings: What was used.
@@ -85,6 +87,23 @@ class Predictor:
             num_samples=num_samples,
             names=self.settings.get("names"),
             num_nodes=data.num_nodes,
+        )
+
+    def diagnose(
+        self, *, num_simulations: int = 500, false_alarm_rate: float = 0.05, seed: int = 0
+    ) -> Diagnosis:
+        """Says in words what is wrong with the fit, if anything; see :func:`pyro_copula.diagnose`.
+
+        The residuals are those of the values that it was fitted to, under the fitted parameters or
+        the equal mixture of posterior draws or restarts.
+
+        Args:
+            num_simulations: The number of data sets to draw from it for comparison.
+            false_alarm_rate: The chance, at most, that a right model gets a problem told.
+            seed: Of the draws.
+        """
+        return diagnose_fit(
+            self, num_simulations=num_simulations, false_alarm_rate=false_alarm_rate, seed=seed
         )
 
 

@@ -46,7 +46,7 @@ class Fit(Predictor):
           nodes      300, of which 100 observed
           training   stopped at 20 steps, still improving
           parameters tau ..., gamma ...
-          next: .predict()  .plot_history()  .refit(method='nuts')  .save(path)
+          next: .predict()  .diagnose()  .plot_history()  .refit(method='nuts')  .save(path)
         >>> sorted(found.scalars), found.converged
         (['gamma', 'tau'], False)
     """
@@ -184,7 +184,8 @@ class Fit(Predictor):
 
     def __repr__(self) -> str:
         onward = "" if self.method == "nuts" else "  .refit(method='nuts')"
-        return f"{self.summary()}\n  next: .predict()  .plot_history(){onward}  .save(path)"
+        shown = f".predict()  .diagnose()  .plot_history(){onward}  .save(path)"
+        return f"{self.summary()}\n  next: {shown}"
 
 
 @dataclass(repr=False)
@@ -249,5 +250,5 @@ class Ensemble(Predictor):
         of = f" of {asked}" if asked != len(self.fits) else ""
         return (
             f"Ensemble of {len(self.fits)}{of} fits, {ended} converged\n{self.fits[0].summary()}\n"
-            "  next: .predict()  .fits[k]  .save(path)"
+            "  next: .predict()  .diagnose()  .fits[k]  .save(path)"
         )
