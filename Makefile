@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow notebooks lint format clean
 
 demo: $(STAMP)
 	$(BIN)/pyro-copula demo
@@ -15,6 +15,10 @@ test: $(STAMP) lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+
+# One or some of them: make notebooks NOTEBOOKS="01_quickstart 02_copulas_from_scratch"
+notebooks: $(STAMP)
+	$(BIN)/python notebooks/execute.py $(NOTEBOOKS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -20,11 +20,41 @@ and, a level above it, a model whose marginals a graph neural network gives:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import datasets, errors, inference, marginals, metrics, models, nn, simulate, special
+from . import (
+    calibration,
+    datasets,
+    diagnostics,
+    errors,
+    inference,
+    marginals,
+    metrics,
+    models,
+    nn,
+    simulate,
+    special,
+)
 from ._version import __version__
+from .calibration import SBCResult, simulation_based_calibration
+from .diagnostics import (
+    Diagnosis,
+    coverage_curve,
+    diagnose,
+    morans_i,
+    pit_histogram,
+    quantile_residuals,
+)
 from .distributions import ConditionalCopula, ConditionalNormal, GaussianCopula, GraphNormal
 from .graph import Graph
-from .inference import Ensemble, Fit, Prediction, Schedule, fit, load_fit
+from .inference import (
+    Ensemble,
+    Fit,
+    GraphRoles,
+    Prediction,
+    Schedule,
+    fit,
+    graph_roles,
+    load_fit,
+)
 from .models import CopulaGNN, MarginalFamily, MixedFamily
 from .precision import (
     CARPrecision,
@@ -43,31 +73,43 @@ __all__ = [
     "ConditionalCopula",
     "ConditionalNormal",
     "CopulaGNN",
+    "Diagnosis",
     "EdgeRegressionPrecision",
     "Ensemble",
     "Fit",
     "GaussianCopula",
     "Graph",
     "GraphNormal",
+    "GraphRoles",
     "LaplacianPrecision",
     "MarginalFamily",
     "MixedFamily",
     "NormalizedAdjacencyPrecision",
     "Prediction",
+    "SBCResult",
     "Schedule",
     "SparsePrecision",
     "WeightedLaplacianPrecision",
     "__version__",
+    "calibration",
+    "coverage_curve",
     "datasets",
+    "diagnose",
+    "diagnostics",
     "errors",
     "fit",
+    "graph_roles",
     "inference",
     "load_fit",
     "marginals",
     "metrics",
     "models",
+    "morans_i",
     "nn",
+    "pit_histogram",
+    "quantile_residuals",
     "simulate",
+    "simulation_based_calibration",
     "special",
     "to_inference_data",
 ]

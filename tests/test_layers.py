@@ -14,6 +14,7 @@ LAYERS = {
     "_version": set(),
     "errors": set(),
     "shapes": set(),
+    "parallel": set(),
     "first_order": {"errors"},
     "graph": {"errors"},
     "linalg": {"errors", "first_order", "graph"},
@@ -21,6 +22,7 @@ LAYERS = {
     "marginals": {"errors", "first_order", "special"},
     "scalars": {"errors"},
     "precision": {"errors", "graph", "linalg", "scalars"},
+    "rectangle": {"first_order", "linalg", "precision"},
     "distributions": {
         "errors",
         "first_order",
@@ -29,6 +31,7 @@ LAYERS = {
         "special",
         "marginals",
         "precision",
+        "rectangle",
     },
     "nn": {"errors", "graph"},
     "metrics": {"errors"},
@@ -41,15 +44,19 @@ LAYERS = {
         "distributions",
         "nn",
     },
+    "calibration": {"errors", "parallel"},  # any Pyro program: it knows no copula
+    "diagnostics": {"errors", "graph", "special", "marginals", "distributions"},
     "inference": {
         "errors",
         "graph",
+        "parallel",
         "scalars",
         "metrics",
         "distributions",
+        "diagnostics",
         "models",
     },
-    "inference_data": {"_version", "errors", "marginals", "distributions", "inference"},
+    "inference_data": {"_version", "errors", "distributions", "inference"},
     "cli": {"_version", "errors"},  # and public names, by `import pyro_copula as pc`
     "__main__": {"cli"},
     "simulate": {"errors", "graph", "marginals", "precision", "distributions"},
@@ -59,9 +66,9 @@ LAYERS = {
 
 #: Packages that only some parts may import.
 RESTRICTED = {
-    "pyro": {"marginals", "distributions", "simulate", "models", "inference"},
-    "numba": {"linalg", "special"},
-    "llvmlite": {"linalg"},
+    "pyro": {"marginals", "distributions", "simulate", "models", "inference", "calibration"},
+    "numba": {"linalg", "rectangle", "special"},
+    "llvmlite": {"linalg", "rectangle"},
     "pymetis": {"linalg"},
     "torch_geometric": {"nn", "datasets", "simulate", "cli"},
     "arviz": {"inference_data"},

@@ -134,7 +134,8 @@ class ParticleConditional(NodeDistribution):
         """The predictive distribution functions, node by node, NaN where the value is."""
         value = torch.as_tensor(value)
         each = self.parts.cdf(self._for_each(value))
-        return (self._weights.exp() * each).sum(self._particle_dim)
+        # The weights add up to one except for rounding, which must not carry it above one.
+        return (self._weights.exp() * each).sum(self._particle_dim).clamp(max=1.0)
 
     def marginal_log_prob(self, value: Tensor) -> Tensor:
         """The predictive log density of each node by itself, NaN where the value is."""

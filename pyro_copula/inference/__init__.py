@@ -4,6 +4,18 @@ from .fitting import fit
 from .loading import load_fit
 from .prediction import Prediction
 from .result import Ensemble, Fit
+from .role_report import GraphRoles
+from .roles import graph_roles
 from .training import History, Schedule
 
-__all__ = ["Ensemble", "Fit", "History", "Prediction", "Schedule", "fit", "load_fit"]
+__all__ = [
+    "Ensemble",
+    "Fit",
+    "GraphRoles",
+    "History",
+    "Prediction",
+    "Schedule",
+    "fit",
+    "graph_roles",
+    "load_fit",
+]

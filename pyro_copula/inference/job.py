@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -131,10 +132,13 @@ class Job:
             whole = nn.ModuleDict({"model": model, "guide": guide})
 
         def loss() -> Tensor:
-            model.train()
-            if guide is None:
-                return -model.joint().log_prob(y) / known
-            return elbo.differentiable_loss(model.model, guide, y) / known
+            checked = not model.training  # the first step after a look
+            if checked:
+                model.train()
+            with nullcontext() if checked else pyro.validation_enabled(False):
+                if guide is None:
+                    return -model.joint().log_prob(y) / known
+                return elbo.differentiable_loss(model.model, guide, y) / known
 
         def score() -> float:
             model.eval()
@@ -176,8 +180,10 @@ class Job:
             {"params": plain, "lr": lr, "weight_decay": 0.0},
             {"params": scalars, "lr": self.options.rate_of_scalars(lr), "weight_decay": 0.0},
         ]
+        make = self.options.optimizer
+        fused = {"fused": True} if make is torch.optim.Adam else {}  # one kernel for all parameters
         try:
-            return self.options.optimizer([g for g in groups if g["params"]], lr=lr)
+            return make([g for g in groups if g["params"]], lr=lr, **fused)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 "optimizer",

@@ -104,6 +104,8 @@ def _round_inside(
     y: Tensor, lower: Tensor, upper: Tensor, discrete: bool | Tensor, dtype: torch.dtype
 ) -> Tensor:
     """Keep a continuous quantile off the ends of its support, which only rounding can reach."""
+    if not bool((torch.isfinite(lower) | torch.isfinite(upper)).any()):
+        return y
     tiny = torch.finfo(dtype).tiny
     first = torch.nextafter(lower.to(dtype), torch.tensor(torch.inf, dtype=dtype)).double()
     first = torch.where(lower == 0, tiny, first)

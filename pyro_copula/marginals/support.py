@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import InvalidArgumentError, SupportError
-from .quantiles import icdf
+from .quantiles import from_normal_score
 from .registry import OwnCDF, lookup, missing_cdf
 from .tails import full_value, inner_point
 
@@ -38,11 +38,12 @@ def stand_in(d: Any) -> Tensor:
     """Return a value inside the support of every node, shape ``d.batch_shape``."""
     law, base = lookup(d)
     discrete = torch.as_tensor(law.is_discrete(base))
-    safe = inner_point(*law.bounds(base), discrete)
-    if not bool(discrete.all()):
-        median = icdf(d, torch.full(d.batch_shape, 0.5, dtype=torch.float64))
-        safe = torch.where(discrete, safe, median)
-    return safe.expand(d.batch_shape)
+    if bool(discrete.all()):
+        return inner_point(*law.bounds(base), discrete).expand(d.batch_shape)
+    median = from_normal_score(d, torch.zeros(d.batch_shape, dtype=torch.float64))
+    if not bool(discrete.any()):
+        return median
+    return torch.where(discrete, inner_point(*law.bounds(base), discrete), median)
 
 
 def check_support(d: Any, y: Tensor, observed: Tensor | None = None, argument: str = "y") -> None:

@@ -74,8 +74,10 @@ def inside_support(d: Any, y: Any) -> tuple[MarginalCDF, Any, Tensor, Tensor, Te
     lower, upper = law.bounds(d)
     is_below = torch.where(discrete, value < lower, value <= lower)
     is_above = value >= upper
-    safe = torch.where(is_below | is_above, inner_point(lower, upper, discrete), value)
-    return law, d, safe, is_below, is_above
+    outside = is_below | is_above
+    if bool(outside.any()):
+        value = torch.where(outside, inner_point(lower, upper, discrete), value)
+    return law, d, value, is_below, is_above
 
 
 def inner_point(lower: Tensor, upper: Tensor, discrete: Tensor) -> Tensor:

@@ -27,10 +27,11 @@ class Independent(nn.Module):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
-        self.graph = Graph.from_edges([], num_nodes=graph.num_nodes)
+        empty = Graph.from_edges([], num_nodes=graph.num_nodes)
+        self.identity = SparsePrecision(empty, torch.ones(graph.num_nodes), torch.ones(0))
 
     def forward(self) -> SparsePrecision:
-        return SparsePrecision(self.graph, torch.ones(self.graph.num_nodes), torch.ones(0))
+        return self.identity
 
 
 class PrecisionPart(nn.Module):

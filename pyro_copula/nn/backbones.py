@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import APPNP, GATConv, GCNConv, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from ..errors import InvalidArgumentError
+from .products import NeighbourProduct, mean_weights, normalised_weights
 from .skips import LinearSkip, OwnColumns
 
 
@@ -68,7 +69,7 @@ class _Layered(nn.Module):
         """One layer of the network."""
         raise NotImplementedError
 
-    def apply_layer(self, layer: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
+    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
         """The output of one layer."""
         return layer(x, edge_index)
 
@@ -96,22 +97,36 @@ class MLP(_Layered):
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return nn.Linear(in_channels, out_channels)
 
-    def apply_layer(self, layer: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
+    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
         return layer(x)
 
 
 class GCN(_Layered):
     """Graph convolutions with the normalised adjacency matrix (Kipf and Welling, 2017)."""
 
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.product = NeighbourProduct(normalised_weights)
+
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return GCNConv(in_channels, out_channels)
+
+    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.product(layer.lin(x), edge_index) + layer.bias
 
 
 class SAGE(_Layered):
     """Separate weights for a node and the mean of its neighbours (Hamilton et al., 2017)."""
 
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.product = NeighbourProduct(mean_weights)
+
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return SAGEConv(in_channels, out_channels)
+
+    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+        return layer.lin_l(self.product(x, edge_index)) + layer.lin_r(x)
 
 
 class GAT(_Layered):
@@ -122,19 +137,25 @@ class GAT(_Layered):
 
 
 class APPNPNet(MLP):
-    """A perceptron whose output is propagated by personalised PageRank (Klicpera et al., 2019)."""
+    """A perceptron whose output is propagated by personalised PageRank (Klicpera et al., 2019).
+
+    There are ten steps, each of which restarts with probability 0.1.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__(in_channels, out_channels, **options)
-        self.propagate = APPNP(K=10, alpha=0.1)
+        self.product = NeighbourProduct(normalised_weights)
 
     def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
         """The last layer, and then the propagation, which has no weights."""
-        return self.propagate(super().last(hidden, edge_index), edge_index)
+        start = state = super().last(hidden, edge_index)
+        for _ in range(10):
+            state = 0.9 * self.product(state, edge_index) + 0.1 * start
+        return state
 
 
 class _ConvolutionAndLinear(nn.Module):
-    """``GCNConv(x)`` and ``Linear(x)`` side by side, or summed."""
+    """A graph convolution and a linear map side by side, or summed."""
 
     def __init__(self, in_channels: int, out_channels: int, *, concatenate: bool) -> None:
         super().__init__()
@@ -143,12 +164,13 @@ class _ConvolutionAndLinear(nn.Module):
         self.convolution = GCNConv(in_channels, width)
         self.linear = nn.Linear(in_channels, out_channels - width if concatenate else width)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        parts = [self.convolution(x, edge_index), self.linear(x)]
-        return torch.cat(parts, dim=-1) if self.concatenate else parts[0] + parts[1]
+    def join(self, convolved: Tensor, x: Tensor) -> Tensor:
+        """The output, given that of the convolution."""
+        linear = self.linear(x)
+        return torch.cat([convolved, linear], dim=-1) if self.concatenate else convolved + linear
 
 
-class PublishedSAGE(_Layered):
+class PublishedSAGE(GCN):
     """The network that the published code calls SAGE.
 
     A hidden layer concatenates a graph convolution and a linear map of the node's own features,
@@ -157,6 +179,9 @@ class PublishedSAGE(_Layered):
 
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return _ConvolutionAndLinear(in_channels, out_channels, concatenate=not last)
+
+    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+        return layer.join(super().apply_layer(layer.convolution, x, edge_index), x)
 
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {

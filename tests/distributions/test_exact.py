@@ -358,3 +358,19 @@ def test_a_report_needs_the_exact_rule():
     copula = pc.GaussianCopula(dist.Poisson(torch.ones(9)), precision=precision)
     with pytest.raises(InvalidArgumentError, match='discrete="exact"'):
         copula.exact_report(torch.ones(9))
+
+
+def test_distribution_functions_of_missing_nodes_do_not_exceed_one():
+    """Rounded weights of particles may add up to more than one, and a cdf may not."""
+    graph = pc.simulate.grid_graph(6, 6)
+    precision = pc.CARPrecision(graph)(rho=0.9, tau=1.0)
+    law = pc.GaussianCopula(
+        dist.Poisson(torch.ones(36, dtype=torch.float32)), precision=precision, discrete="exact"
+    )
+    for seed in range(10):
+        pyro.set_rng_seed(seed)
+        y = law.sample()
+        y[::3] = math.nan
+        conditional = law.condition(y)
+        far = torch.full((len(conditional.nodes),), 50.0)
+        assert bool((conditional.cdf(far) <= 1).all())

@@ -26,7 +26,8 @@ def graph_of(problem: Problem) -> pc.Graph:
 def test_networks_are_the_librarys(problem):
     x, edge_index = problem.data.x, problem.data.edge_index
     for name, library in (("gcn", "gcn"), ("sage", "published_sage")):
-        ours = published.PublishedNetwork(name, x, graph_of(problem)).network
+        whole = published.PublishedNetwork(name, x, graph_of(problem))
+        ours = whole.network
         theirs = pc.nn.make_backbone(library, x.shape[1], 1)
         layers = list(theirs.layers)
         for k, part in enumerate(("first", "second")):
@@ -34,7 +35,7 @@ def test_networks_are_the_librarys(problem):
             getattr(ours, part).weight.data = convolution.lin.weight.data.T.clone()
             if name == "sage":
                 getattr(ours, f"{part}_self").load_state_dict(layers[k].linear.state_dict())
-        torch.testing.assert_close(ours(x), theirs(x, edge_index))
+        torch.testing.assert_close(whole(x, edge_index), theirs(x, edge_index))
 
 
 def test_sparse_product_has_the_right_derivative():
@@ -79,6 +80,33 @@ def test_joint_law_is_the_dense_one(problem, precision):
         copula = -0.5 * (R.logdet() + z @ (R.inverse() - torch.eye(len(z))) @ z)
         expected = copula + normal.log_prob(y[train]).sum()
         torch.testing.assert_close(model.joint().log_prob(y), expected)
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_clamped_normal_is_the_general_copula(problem, spread):
+    """With and without scores to clamp: densities, their derivatives, predictions."""
+    K = pc.CARPrecision(graph_of(problem))
+    loc = torch.randn(problem.data.num_nodes, requires_grad=True)
+    y = (loc + spread * K().scale() * torch.randn(len(loc))).detach()
+    y = torch.where(problem.train, y, torch.nan)
+
+    def laws():
+        yield published.ClampedNormal(loc, K())
+        normal = torch.distributions.Normal(loc, K().scale())
+        yield pc.GaussianCopula(normal, K(), tail_clip=published.TAIL_CLIP)
+
+    found = []
+    for law in laws():
+        total, conditional = law.log_prob(y), law.condition(y)
+        gradients = torch.autograd.grad(total, [loc, *K.parameters()])
+        with torch.no_grad():
+            predicted = [conditional.mean, conditional.quantile(0.9)]
+            pointwise = law.pointwise_log_prob(y)[problem.train]
+            found.append([total, *gradients, *predicted, pointwise])
+    scores = ((y - loc) / K().scale())[problem.train].abs()
+    assert bool((scores > published.SCORE_BOUND).any()) == (spread > 1)
+    for ours, general in zip(*found):
+        torch.testing.assert_close(ours, general)
 
 
 def test_parameters_start_as_published(problem):

@@ -1,0 +1,211 @@
+"""``graph_roles``: does the graph help as representation, as correlation, or as both?"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgumentError
+from ..models import CopulaGNN, NodeData
+from ..models.families import automatic_family
+from .fitting import fit
+from .role_fits import RoleFits
+from .role_report import GraphRoles
+
+#: Networks that do not look at the graph.
+_WITHOUT_GRAPH = ("mlp", "linear")
+
+#: Options of a model that show the graph to a network that should not see it.
+_BLURRING = ("graph_features", "neighbour_outcomes", "recipe")
+
+#: Options of a fit that belong to one fit alone.
+_OF_ONE_FIT = {"model", "data", "observed", "seed", "start", "checkpoint", "progress"}
+
+
+def graph_roles(
+    data: Any,
+    observed: Tensor | None = None,
+    *,
+    backbone: Any = "sage",
+    baseline: Any = "mlp",
+    marginal: Any = "auto",
+    precision: Any = "normalized_adjacency",
+    folds: int = 5,
+    held_out: Tensor | None = None,
+    jobs: int = 1,
+    seed: int = 0,
+    progress: bool | None = None,
+    **options: Any,
+) -> GraphRoles:
+    r"""Measures what the graph brings to predictions: as representation, correlation, or both.
+
+    Four models are fitted, with the same family of marginals, the same validation nodes and the
+    same schedule: a network that does not see the graph or one that does, each with independent
+    nodes or with a copula. What the graph network gains over the other one is the graph's role as
+    *representation*; what the copula gains over independence is its role as *correlation*.
+
+    A gain is the sum over nodes of the difference in log predictive density
+    :math:`\log p(y_i \mid y_{-i})`: every node is scored given the values of all other observed
+    nodes, as in leave-one-out. Parameters fitted to that very node would flatter the more flexible
+    network, so the observed nodes are split into folds, and a node is scored by fits that had its
+    whole fold hidden: neither trained on it nor stopped by it. Every observed node is scored once,
+    for ``4 * folds`` fits.
+
+    The standard error of a gain is :math:`\sqrt{n \operatorname{var}(d_i)}` of the paired
+    differences :math:`d_i`. It treats them as independent, and says nothing about fits that would
+    have come out differently from another seed; take gains of about two standard errors with care,
+    and use ``restarts`` to average over seeds.
+
+    Args:
+        data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
+        observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
+            every value that is not NaN (and not held out).
+        backbone: The network that sees the graph, as in :class:`~pyro_copula.CopulaGNN`.
+        baseline: The network that does not.
+        marginal: The marginals of all four models. Normal ones have one scale for all nodes here,
+            so that only the dependence differs; with ``{"family": "normal", "scale": "tied"}``
+            those of the copula models have the variances of the precision, as in the paper.
+        precision: The precision of the copula.
+        folds: The number of folds.
+        held_out: Boolean, shape ``(num_nodes,)``: score these nodes in place of folds, each given
+            the *observed* ones, with one fit a model: the comparison on a test set.
+        jobs: The number of processes in which fits run.
+        seed: Of everything random.
+        progress: Whether to show a progress bar; by default if this is a terminal.
+        **options: Any other option of :class:`~pyro_copula.CopulaGNN` (``exposure``,
+            ``hidden_channels``, ``nugget``, ``discrete``) or of :func:`~pyro_copula.fit` (``lr``,
+            ``schedule``, ``restarts``, ``validation``).
+
+    Returns:
+        A :class:`~pyro_copula.GraphRoles`, with a verdict in words. Ctrl-C ends the run with the
+        folds that are finished.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b", num_nodes=100, num_edges=500)
+        >>> short = pc.Schedule(max_epochs=60)
+        >>> roles = pc.graph_roles(data, held_out=data.test_mask, schedule=short, lr=0.03)
+        >>> sorted(roles.gains)[:3]
+        ['both', 'correlation', 'correlation given representation']
+        >>> roles.log_density["both"].shape
+        torch.Size([34])
+    """
+    for_model, for_fit = _split(options)
+    _check_networks(backbone, baseline, precision, options)
+    _check_counts(folds=folds, jobs=jobs)
+    if held_out is not None:
+        observed = _observed_beside(data, observed, held_out)
+    nodes = _read(data, observed, held_out, for_model.get("exposure"))
+    setup = RoleFits(
+        data=nodes,
+        networks=(baseline, backbone),
+        precision=precision,
+        model_options={"marginal": _same_marginal(marginal, nodes), **for_model},
+        fit_options=for_fit,
+        held_out=held_out,
+        folds=1 if held_out is not None else folds,
+        seed=seed,
+    )
+    setup.check()
+    return setup.run(jobs, sys.stderr.isatty() if progress is None else progress)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the model, and options of the fit."""
+    of_model = set(inspect.signature(CopulaGNN.__init__).parameters) - {"self"}
+    of_fit = set(inspect.signature(fit).parameters) - _OF_ONE_FIT
+    unknown = sorted(set(options) - of_model - of_fit)
+    if unknown:
+        raise InvalidArgumentError(
+            "options",
+            "options of CopulaGNN or of fit",
+            f"{unknown[0]!r}",
+            f"Of the model: {sorted(of_model)}. Of the fit: {sorted(of_fit)}.",
+        )
+    return (
+        {name: value for name, value in options.items() if name in of_model},
+        {name: value for name, value in options.items() if name in of_fit},
+    )
+
+
+def _check_networks(backbone: Any, baseline: Any, precision: Any, options: Any) -> None:
+    if isinstance(backbone, str) and backbone in _WITHOUT_GRAPH:
+        raise InvalidArgumentError(
+            "backbone", "a network that sees the graph", repr(backbone), 'Use backbone="sage".'
+        )
+    if isinstance(baseline, str) and baseline not in _WITHOUT_GRAPH:
+        raise InvalidArgumentError(
+            "baseline", "a network that does not see the graph", repr(baseline), 'Use "mlp".'
+        )
+    if isinstance(precision, str) and precision == "none":
+        raise InvalidArgumentError(
+            "precision", "one with edges", "'none'", 'Use precision="normalized_adjacency".'
+        )
+    for name in _BLURRING:
+        if options.get(name):
+            raise InvalidArgumentError(
+                name,
+                "left out",
+                repr(options[name]),
+                "Every model would see the graph, or its parts would be set twice.",
+            )
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            usual = 5 if name == "folds" else 1
+            raise InvalidArgumentError(name, "a positive integer", repr(value), f"Use {usual}.")
+
+
+def _observed_beside(data: Any, observed: Tensor | None, held_out: Tensor) -> Tensor:
+    """The observed nodes that are not held out."""
+    y = data.y.reshape(-1)
+    fits = torch.is_tensor(held_out) and held_out.dtype == torch.bool and held_out.shape == y.shape
+    known = ~torch.isnan(y)
+    if not fits or not bool(held_out.any()) or bool((held_out & ~known).any()):
+        raise InvalidArgumentError(
+            "held_out",
+            f"boolean of shape ({len(y)},), true at some nodes that have a value",
+            "a node without value" if fits and bool(held_out.any()) else "something else",
+            "Pass a mask such as data.test_mask.",
+        )
+    if observed is None:
+        return known & ~held_out
+    if bool((observed & held_out).any()):
+        raise InvalidArgumentError(
+            "held_out",
+            "apart from `observed`",
+            f"node {int((observed & held_out).nonzero()[0])} in both",
+            "Pass observed & ~held_out.",
+        )
+    return observed
+
+
+def _read(
+    data: Any, observed: Tensor | None, held_out: Tensor | None, exposure: str | None
+) -> NodeData:
+    """The data with all values that are seen or scored."""
+    if held_out is None or observed is None:
+        return NodeData.from_pyg(data, observed, exposure)
+    return NodeData.from_pyg(data, observed | held_out, exposure)
+
+
+def _same_marginal(marginal: Any, data: NodeData) -> Any:
+    """The family, chosen from all values; normals get a scale that no precision sets."""
+    if isinstance(marginal, str) and marginal == "auto":
+        offset = None if data.offset is None else data.offset[data.observed]
+        marginal = automatic_family(data.y[data.observed], offset)
+    if isinstance(marginal, str):
+        marginal = {"family": marginal}
+    if isinstance(marginal, Mapping) and marginal.get("family") == "normal":
+        return {"scale": "tied", **marginal}
+    return marginal

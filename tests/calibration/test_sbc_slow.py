@@ -1,0 +1,60 @@
+"""NUTS is right for models with a copula site, and found out where it is given a wrong one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from calibration_models import GRID
+
+import pyro_copula as pc
+from pyro_copula.calibration import NUTSSampler
+
+pytestmark = pytest.mark.slow
+
+#: A right sampler is rejected with this probability, over the choice of the seed.
+FALSE_ALARM = 1e-3
+
+OBSERVED = torch.arange(9) != 4
+
+calibrate = partial(
+    pc.simulation_based_calibration,
+    observed=OBSERVED,
+    num_simulations=50,
+    num_draws=29,
+    sampler=NUTSSampler(num_draws=58, num_warmup=80),
+    thin=2,
+    jobs=2,
+    progress=False,
+)
+
+
+def lognormal_copula(factor, y=None):
+    """Positive values on a grid: a level, a scale and a dependence, one node missing.
+
+    Args:
+        factor: What the data that are conditioned on are multiplied by; 1 is right.
+        y: The data.
+    """
+    rho = pyro.sample("rho", dist.Beta(2.0, 2.0))
+    level = pyro.sample("level", dist.Normal(0.0, 1.0))
+    scale = pyro.sample("scale", dist.LogNormal(0.0, 0.5))
+    K = pc.CARPrecision(GRID)(rho=rho, tau=1.0)
+    law = pc.GaussianCopula(dist.LogNormal(level, scale).expand([9]), K)
+    pyro.sample("y", law, obs=None if y is None else factor * y)
+
+
+def test_nuts_is_right_for_a_copula_with_a_missing_node():
+    found = calibrate(lognormal_copula, args=[1.0])
+    assert list(found.ranks) == ["rho", "level", "scale", "log_likelihood"]
+    assert found.rejected(FALSE_ALARM) == [], found.summary()
+    assert not found.failures
+    assert float((found.health["max_r_hat"] > 1.05).mean()) < 0.1
+
+
+def test_a_wrong_program_is_found_out():
+    found = calibrate(lognormal_copula, args=[3.0], num_simulations=30)
+    assert "level" in found.rejected(FALSE_ALARM), found.summary()

@@ -1,0 +1,375 @@
+"""What the graph brings: scores against fits by hand, gains, verdicts, and their picture."""
+
+from __future__ import annotations
+
+import math
+import signal
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from fit_examples import SHORT, example
+from torch import nn
+
+import pyro_copula as pc
+from pyro_copula.errors import InvalidArgumentError, MidpointWarning
+from pyro_copula.inference import role_fits, training
+from pyro_copula.inference.role_report import MODELS
+
+mpl.use("Agg")
+
+QUICK = {"schedule": SHORT, "precision": "car", "progress": False}
+NETWORKS = {
+    "neither": ("mlp", "none"),
+    "representation": ("sage", "none"),
+    "correlation": ("mlp", "car"),
+    "both": ("sage", "car"),
+}
+
+
+def quick_roles(data=None, **options):
+    data = example() if data is None else data
+    return pc.graph_roles(data, data.observed, **{**QUICK, "folds": 3, **options})
+
+
+# ---------------------------------------------------------------- scores
+
+
+def test_every_observed_node_is_scored_once():
+    data = example()
+    roles = quick_roles(data)
+    assert torch.equal(roles.nodes, data.observed.nonzero().squeeze(-1))
+    assert list(roles.log_density) == list(MODELS)
+    for scores in roles.log_density.values():
+        assert scores.shape == roles.nodes.shape
+        assert bool(torch.isfinite(scores).all())
+    assert roles.num_fits == 12
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_leave_one_out_densities_of_fits_without_the_fold(name):
+    """By hand: the fold is hidden from the fit, and each of its nodes is given all others."""
+    data = example()
+    roles = quick_roles(data)
+    setup = role_fits.RoleFits(
+        pc.models.NodeData.from_pyg(data, data.observed), ("mlp", "sage"), "car", {}, {}, None, 3, 0
+    )
+    fold = setup.hidden(1)
+    assert int(fold.sum()) == 15
+    assert not bool((fold & ~data.observed).any())
+    backbone, precision = NETWORKS[name]
+    model = pc.CopulaGNN(backbone, "normal", precision)
+    found = pc.fit(model, data, data.observed & ~fold, schedule=SHORT, seed=1)
+    law = found.model.joint()
+    mean = law.mean.detach()
+    if precision == "none":
+        covariance = torch.diag(law.variance.detach())
+    else:
+        covariance = torch.linalg.inv(law.precision.to_dense().detach())
+    where = {int(node): k for k, node in enumerate(roles.nodes)}
+    for node in fold.nonzero().squeeze(-1).tolist():
+        rest = data.observed.clone()
+        rest[node] = False
+        gain = torch.linalg.solve(covariance[rest][:, rest], covariance[rest, node])
+        expected = mean[node] + gain @ (data.y - mean)[rest]
+        variance = covariance[node, node] - gain @ covariance[rest, node]
+        density = torch.distributions.Normal(expected, variance.sqrt()).log_prob(data.y[node])
+        assert float(roles.log_density[name][where[node]]) == pytest.approx(float(density))
+
+
+def test_held_out_nodes_are_scored_given_the_observed_ones():
+    data = example()
+    roles = pc.graph_roles(data, data.observed, held_out=~data.observed, **QUICK)
+    model = pc.CopulaGNN("sage", "normal", "car")
+    found = pc.fit(model, data, data.observed, schedule=SHORT)
+    expected = found.predict().log_prob(data.y[~data.observed])
+    assert torch.allclose(roles.log_density["both"], expected)
+    assert torch.equal(roles.nodes, (~data.observed).nonzero().squeeze(-1))
+    assert "held out, each given the observed ones" in repr(roles)
+    again = pc.graph_roles(data, held_out=~data.observed, **QUICK)
+    assert torch.equal(again.log_density["both"], roles.log_density["both"])
+
+
+def test_a_score_does_not_depend_on_whether_its_own_value_is_seen_by_the_fit():
+    """A value far out in one fold changes its own score, and no fit of its fold."""
+    data = example()
+    before = quick_roles(data)
+    setup = role_fits.RoleFits(
+        pc.models.NodeData.from_pyg(data, data.observed), ("mlp", "sage"), "car", {}, {}, None, 3, 0
+    )
+    fold = setup.hidden(0).nonzero().squeeze(-1)
+    data.y[fold[0]] += 20
+    after = quick_roles(data)
+    same = torch.isin(before.nodes, fold[1:])
+    for name in ("neither", "representation"):  # others are given that value
+        assert torch.equal(before.log_density[name][same], after.log_density[name][same])
+        assert not torch.equal(before.log_density[name][~same], after.log_density[name][~same])
+
+
+def test_restarts_are_scored_as_a_mixture():
+    data = example()
+    one = [
+        pc.graph_roles(data, data.observed, held_out=~data.observed, seed=seed, **QUICK)
+        for seed in (0, 1000)
+    ]
+    both = pc.graph_roles(data, data.observed, held_out=~data.observed, restarts=2, **QUICK)
+    parts = torch.stack([roles.log_density["both"] for roles in one])
+    mixture = torch.logsumexp(parts, 0) - math.log(2)
+    assert torch.allclose(both.log_density["both"], mixture)
+    folded = quick_roles(restarts=2)
+    assert bool(torch.isfinite(folded.log_density["both"]).all())
+
+
+def test_jobs_do_not_matter_and_the_seed_does():
+    one = quick_roles(folds=2)
+    two = quick_roles(folds=2, jobs=2)
+    other = quick_roles(folds=2, seed=5)
+    for name in MODELS:
+        assert torch.allclose(one.log_density[name], two.log_density[name])
+    assert not torch.allclose(one.log_density["both"], other.log_density["both"])
+
+
+@pytest.mark.parametrize("rule", ["midpoint", "exact"])
+def test_counts_are_scored_by_the_mass_of_their_values(rule):
+    """The mass of all values that a node could have is one, and without a copula the marginal's."""
+    data = example("poisson")
+    options = {"marginal": "poisson", "discrete": rule, "schedule": pc.Schedule(max_epochs=5)}
+    for backbone, precision in NETWORKS.values():
+        model = pc.CopulaGNN(backbone, "poisson", precision, discrete=rule)
+        found = pc.fit(model, data, data.observed, schedule=pc.Schedule(max_epochs=5))
+        law = found.model.joint()
+        node = 2
+        total = 0.0
+        for value in range(40):
+            y = data.y.masked_fill(~data.observed, math.nan)
+            y[node] = value
+            score = float(role_fits._leave_one_out(found, y)[node])
+            total += math.exp(score)
+            if precision == "none":
+                marginal = law.marginal_dist.log_prob(y.nan_to_num(0.0))[node]
+                assert score == pytest.approx(float(marginal.detach()), rel=1e-6)
+        assert total == pytest.approx(1.0, abs=1e-6 if rule == "midpoint" else 0.02)
+    roles = quick_roles(data, folds=2, **options)
+    assert bool(torch.isfinite(roles.log_density["both"]).all())
+
+
+def test_counts_with_exposure():
+    data = pc.datasets.nc_sids()
+    options = {"exposure": "exposure", "folds": 2, "schedule": SHORT, "progress": False}
+    with pytest.warns(MidpointWarning, match='discrete="exact" may bring more') as caught:
+        roles = pc.graph_roles(data, backbone="gcn", **options)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert len(roles.nodes) == 100
+    assert "gcn" in repr(roles)
+    assert roles.marginal == "negative_binomial"
+
+
+# ---------------------------------------------------------------- gains and verdicts
+
+
+def made_up(representation=0.0, correlation=0.0, both=0.0, noise=1.0, n=100):
+    """Scores whose gains over the model without the graph have these means a node."""
+    torch.manual_seed(1)
+    base = torch.randn(n)
+
+    def above(gain):
+        extra = torch.randn(n)
+        return base + gain + noise * (extra - extra.mean())
+
+    scores = {"neither": base, "representation": above(representation)}
+    scores |= {"correlation": above(correlation), "both": above(both)}
+    return pc.GraphRoles(scores, torch.arange(n))
+
+
+def test_gains_are_sums_of_paired_differences():
+    roles = made_up(0.1, 0.2, 0.3)
+    gain = roles.gains["correlation given representation"]
+    difference = roles.log_density["both"] - roles.log_density["representation"]
+    assert gain.total == pytest.approx(float(difference.sum()))
+    assert gain.per_node == pytest.approx(0.2)
+    assert gain.se == pytest.approx(math.sqrt(100 * float(difference.var())))
+    assert gain.per_node_se == pytest.approx(gain.se / 100)
+    table = roles.to_frame()
+    assert table.loc["both", "gain"] == pytest.approx(30.0)
+    assert list(table.columns) == ["gain", "se", "per_node", "per_node_se"]
+    assert len(table) == 5
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((0.0, 0.0, 0.0), "the graph brings nothing that can be told from noise"),
+        ((-1.0, -1.0, -1.0), "the graph brings nothing that can be told from noise"),
+        ((0.0, 1.0, 1.0), "mostly correlation"),
+        ((1.0, 0.0, 1.0), "mostly representation"),
+        ((1.0, 0.5, 1.0), "mostly representation"),
+        ((1.0, 1.0, 2.0), "both representation and correlation"),
+        ((0.0, 0.0, 1.0), "both representation and correlation"),
+        ((1.0, 9.0, 10.0), "mostly correlation, and some representation"),
+        ((9.0, 1.0, 10.0), "mostly representation, and some correlation"),
+        ((1.0, 1.0, 1.0), "either representation or correlation"),
+        ((0.06, 0.06, 0.12), "the graph helps, but by which role cannot be told"),
+        ((0.5, 1.0, 0.0), "mostly correlation"),
+        ((0.0, 0.5, 0.1), "mostly correlation"),
+        ((0.5, -0.5, 0.1), "mostly representation"),
+        ((1.0, 0.5, 0.0), "mostly representation"),
+    ],
+)
+def test_the_verdict_follows_from_the_gains(gains, verdict):
+    roles = made_up(*gains, noise=0.5)
+    assert roles.verdict.startswith(verdict)
+    assert f"verdict: {roles.verdict}" in repr(roles)
+    if "," not in verdict:
+        assert "," not in roles.verdict
+
+
+def test_a_gain_of_a_few_nats_is_not_told_from_noise():
+    assert made_up(0.03, 0.03, 0.03, noise=0.01).verdict.endswith("told from noise")
+    assert made_up(0.05, 0.05, 0.05, noise=0.01).verdict.startswith("either")
+
+
+def test_the_picture_shows_each_gain_with_its_error():
+    roles = made_up(-1.0, 1.0, 1.0)
+    axes = roles.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(roles.gains)
+    dots = [float(container.lines[0].get_xdata()[0]) for container in axes.containers]
+    assert dots == pytest.approx([gain.per_node for gain in roles.gains.values()])
+    segment = axes.containers[1].lines[2][0].get_segments()[0]
+    width = segment[1][0] - segment[0][0]
+    assert width == pytest.approx(4 * roles.gains["correlation"].per_node_se)
+    assert axes.get_title() == "Mostly correlation"
+    own = plt.subplots()[1]
+    assert roles.plot(own) is own
+    plt.close("all")
+
+
+# ---------------------------------------------------------------- Ctrl-C, errors
+
+
+@pytest.fixture
+def listening_to_ctrl_c():
+    """As in a terminal: shells start background jobs, such as those of CI, deaf to SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_in_fit(monkeypatch, number):
+    """A real SIGINT in one of the fits, counted from 1."""
+    fits, step = [], training._step
+
+    def interrupted(epoch, *rest):
+        fits.extend([1] if epoch == 0 else [])
+        if len(fits) == number and epoch == 3:
+            signal.raise_signal(signal.SIGINT)
+        step(epoch, *rest)
+
+    monkeypatch.setattr(training, "_step", interrupted)
+
+
+@pytest.mark.usefixtures("listening_to_ctrl_c")
+def test_ctrl_c_keeps_the_finished_folds(monkeypatch):
+    whole = quick_roles()
+    interrupt_in_fit(monkeypatch, 10)
+    roles = quick_roles()
+    assert roles.interrupted
+    assert len(roles.nodes) == 30
+    assert "only the finished folds are scored" in repr(roles)
+    same = torch.isin(whole.nodes, roles.nodes)
+    assert torch.equal(roles.log_density["both"], whole.log_density["both"][same])
+
+
+@pytest.mark.usefixtures("listening_to_ctrl_c")
+def test_ctrl_c_in_the_first_fold_goes_through(monkeypatch):
+    interrupt_in_fit(monkeypatch, 2)
+    with pytest.raises(KeyboardInterrupt):
+        quick_roles()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": 1}, "`folds` must be from 2 to 22 with 45 observed nodes"),
+        ({"folds": 2.0}, "`folds` must be a positive integer"),
+        ({"jobs": 0}, "`jobs`"),
+        ({"backbone": "mlp"}, "`backbone` must be a network that sees the graph"),
+        ({"baseline": "gcn"}, "`baseline` must be a network that does not see the graph"),
+        ({"precision": "none"}, "`precision` must be one with edges"),
+        ({"graph_features": True}, "`graph_features` must be left out"),
+        ({"recipe": "counts"}, "`recipe` must be left out"),
+        ({"checkpoint": "a"}, "options of CopulaGNN or of fit, but found 'checkpoint'"),
+        ({"no_such": 1}, "but found 'no_such'"),
+        ({"held_out": torch.ones(60)}, "`held_out` must be boolean"),
+        ({"held_out": torch.zeros(60, dtype=torch.bool)}, "`held_out` must be boolean"),
+        ({"held_out": torch.ones(60, dtype=torch.bool)}, "node 0 in both"),
+        ({"marginal": "no_such"}, "`marginal`"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        quick_roles(**options)
+
+
+def test_held_out_nodes_need_values():
+    data = example()
+    data.y[1] = math.nan
+    with pytest.raises(InvalidArgumentError, match="but found a node without value"):
+        pc.graph_roles(data, held_out=~data.observed, **QUICK)
+
+
+def test_unconverged_fits_are_said():
+    roles = quick_roles(folds=2, schedule=pc.Schedule(max_epochs=5))
+    assert roles.unconverged == 8
+    assert "8 of 8 fits stopped while still improving" in repr(roles)
+
+
+# ---------------------------------------------------------------- the paper's settings
+
+
+class OwnAndNeighbours(nn.Module):
+    """A linear regression on a node's features and on their random-walk average.
+
+    It holds the means of all settings, and the linear baseline those of setting (b) alone.
+    """
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.layer = nn.Linear(2 * in_channels, out_channels)
+
+    def forward(self, x, edge_index):
+        source, target = edge_index
+        total = x.index_add(0, target, x[source])
+        count = torch.ones(len(x)).index_add(0, target, torch.ones(len(target)))
+        return self.layer(torch.cat([x, total / count[:, None]], dim=-1))
+
+
+#: TODO
+SEEDS = (0, 1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("setting", "verdicts"),
+    [
+        ("a", ["mostly representation"]),
+        ("b", ["mostly correlation"]),
+        ("c", ["both representation and correlation"]),
+    ],
+)
+def test_the_roles_in_the_settings_of_the_paper(setting, verdicts, seed):
+    data = pc.simulate.paper_setting(setting, sigma2=0.5, seed=seed)
+    roles = pc.graph_roles(
+        data,
+        backbone=OwnAndNeighbours,
+        baseline="linear",
+        precision="laplacian",
+        refine=True,  # the dependence is the question, and the network is too small to overfit
+        folds=3,
+        seed=seed,
+        jobs=2,
+        progress=False,
+    )
+    assert roles.verdict in verdicts, repr(roles)
