@@ -56,15 +56,13 @@ def neighbour_correlation(rho):
     return float(correlation.mean())
 
 
-grid = np.concatenate([np.linspace(0, 0.98, 50), 1 - np.geomspace(0.018, 1e-5, 40)])
+grid = 1 - np.geomspace(1, 1e-5, 200)  # from 0 on, ever closer to 1
 curve = np.array([neighbour_correlation(rho) for rho in grid])
 for rho in (0.5, 0.9, 0.99, 0.999):
     print(f"rho {rho}: neighbours have correlation {neighbour_correlation(rho):.2f}")
 
 # %% [markdown]
-# Push the uniform prior through this curve. Almost all of it ends up at weak correlations: it is a
-# strong opinion, against strong dependence. To be flat in the correlation of neighbours, a prior
-# has to pile up near 1. A `Beta(b, 1)` with a large `b` does that, more or less.
+# Push the uniform prior through this curve, and two others that lean towards 1.
 
 # %%
 priors = {
@@ -108,6 +106,12 @@ pd.DataFrame(
 ).T.round(3)
 
 # %% [markdown]
+# A prior that is flat in the correlation would have 0.2, 0.3 and 0.5 in the three columns. None is
+# flat. The uniform prior holds that neighbours are hardly alike: that is a strong opinion, and it
+# was meant to be none. `Beta(4, 1)` covers the middle, with little at either end. `Beta(20, 1)`
+# rules out weak dependence altogether. Which one is right depends on what you know; the point is to
+# choose it on the scale of the right panel.
+#
 # ## A prior on the scale is not one on the spread
 #
 # In a CAR model with normal outcomes (`pc.GraphNormal`) the precision `tau (D - rho A)` sets the
@@ -133,6 +137,8 @@ for place, rho in enumerate(some_rho):
     axes.plot(middle, place, "o", color="white", markersize=5)
 axes.set_yticks(range(len(some_rho)), [f"rho = {rho}" for rho in some_rho])
 axes.set(xscale="log", xlabel="standard deviation of a county, 50% and 90% of prior draws")
+axes.set_xticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
+axes.minorticks_off()
 axes.set_title("One prior on tau, log-normal(0, 1), at five values of rho", fontsize=11)
 plt.show()
 
@@ -252,7 +258,8 @@ pd.concat({name: t.quantile([0.05, 0.5, 0.95]) for name, t in tables.items()}).r
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), constrained_layout=True)
 for axes, column in zip(panels, ["Moran's I", "highest county", "highest region"], strict=True):
     everything = np.concatenate([t[column] for t in tables.values()])
-    bins = np.linspace(everything.min(), np.quantile(everything, 0.97), 30)
+    most = 1.0 if column == "Moran's I" else 0.97  # the last bin holds what is further out
+    bins = np.linspace(everything.min(), np.quantile(everything, most), 30)
     for (name, table), colour in zip(tables.items(), [GREY, ORANGE, BLUE], strict=True):
         axes.hist(
             np.clip(table[column], bins[0], bins[-1]),
@@ -271,12 +278,13 @@ figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center"
 plt.show()
 
 # %% [markdown]
-# - With a *wide dispersion* a single county often has many times the rate of the state (the last
-#   bin holds everything beyond it). That would have been noticed long before anyone fitted a model.
-# - With a *small dispersion and a uniform rho* regions hardly differ, and Moran's I stays near 0:
-#   this prior holds that the graph does not matter much.
-# - With *rho near 1* neighbours are alike in some data sets and not in others. This prior leaves
-#   the question open, which is what was wanted.
+# - With a *wide dispersion* one county often has many times the rate of the state (the last bin of
+#   the second panel holds everything beyond it). That would have been noticed long before anyone
+#   fitted a model.
+# - With a *small dispersion and a uniform rho* Moran's I is mostly small. This prior leans towards
+#   a graph that does not matter, without ruling out that it does.
+# - With *rho near 1* Moran's I is hardly ever near 0. This prior has decided that neighbours are
+#   alike, and leaves open how much. It also lets regions differ more.
 #
 # A marginal's spread and the dependence act together on the regions: shared noise must be there
 # (dispersion) and must be shared (`rho`).
@@ -322,8 +330,9 @@ pd.concat([pd.DataFrame({"the data": actual}).T, pd.DataFrame(shares).T]).round(
 
 # %% [markdown]
 # The first row has the values of the data; the others say where they fall among the made-up ones.
-# A prior under which the data would be unusual can still be overruled by them, but with 100
-# counties it may pull the answer its way. Say which prior you used, and try a second one.
+# None of the three priors is contradicted. A prior under which the data would be unusual can still
+# be overruled by them, but with 100 counties it may pull the answer its way. Say which prior you
+# used, and try a second one.
 #
 # `CopulaGNN` has weak priors by default, for `method="map"`, `"svi"` and `"nuts"`. They can be
 # replaced by name: `pc.CopulaGNN(..., priors={"rho": dist.Beta(20.0, 1.0)})`.
@@ -336,7 +345,9 @@ network = pc.CopulaGNN(
     exposure="exposure",
     priors={"rho": dist.Beta(20.0, 1.0), "dispersion": dist.HalfNormal(0.3)},
 )
-print(network.build(data).priors)
+for name, prior in network.build(data).priors.items():
+    low, high = np.quantile(prior.sample((4000,)), [0.05, 0.95])
+    print(f"{name}: 90% of the prior between {low:.2f} and {high:.2f}")
 
 # %% [markdown]
 # ## Exercises

@@ -2,6 +2,7 @@
 
     python notebooks/execute.py                      # all of them
     python notebooks/execute.py 01_quickstart        # some of them
+    python notebooks/execute.py --text 01_quickstart # only takes over text, if no code changed
 
 A notebook is written as text, ``NN_name.py`` (jupytext's percent format), and read as
 ``NN_name.ipynb``. Nothing is written if a cell fails or the time is up.
@@ -59,6 +60,7 @@ def execute(script: Path) -> float:
         timeout=CELL_LIMIT,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # else a cell's output is cut differently each time
         resources={"metadata": {"path": str(HERE)}},
     )
     start = time.perf_counter()
@@ -66,10 +68,28 @@ def execute(script: Path) -> float:
     seconds = time.perf_counter() - start
     if seconds > NOTEBOOK_LIMIT:
         raise TimeoutError(f"{script.name} took {seconds:.0f} s, more than {NOTEBOOK_LIMIT}")
+    write(notebook, script)
+    return seconds
+
+
+def take_over_text(script: Path) -> None:
+    """Writes the text of a script into its executed notebook, whose outputs stay."""
+    notebook = cells(script)
+    executed = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
+    before = [cell for cell in executed.cells if cell.cell_type == "code"]
+    after = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if [cell.source for cell in before] != [cell.source for cell in after]:
+        raise SystemExit(f"{script.name}: the code has changed; execute it, without --text")
+    for old, new in zip(before, after, strict=True):
+        new.outputs, new.execution_count = old.outputs, old.execution_count
+    write(notebook, script)
+
+
+def write(notebook: Any, script: Path) -> None:
+    """Writes a notebook beside its script, without what differs from machine to machine."""
     notebook.metadata = METADATA
     nbformat.validate(notebook)
     nbformat.write(notebook, script.with_suffix(".ipynb"))
-    return seconds
 
 
 def main() -> None:
@@ -77,7 +97,12 @@ def main() -> None:
     known = {script.stem: script for script in scripts()}
     parser = argparse.ArgumentParser(description="Executes the notebooks in full.")
     parser.add_argument("names", nargs="*", choices=[*known, []], metavar="name")
-    for name in parser.parse_args().names or known:
+    parser.add_argument("--text", action="store_true", help="take over text, execute nothing")
+    arguments = parser.parse_args()
+    for name in arguments.names or known:
+        if arguments.text:
+            take_over_text(known[name])
+            continue
         print(f"{name}: {execute(known[name]):.0f} s", flush=True)
 
 

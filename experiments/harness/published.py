@@ -169,6 +169,8 @@ class PublishedNetwork(nn.Module):
 
 
 # ---------------------------------------------------------------- laws
+# Laws are not validated at every step: the copula checks the values, and a parameter that is not
+# finite makes the loss so.
 
 
 class PublishedNormal(MarginalFamily):
@@ -185,7 +187,7 @@ class PublishedNormal(MarginalFamily):
         self.register_buffer("scale", torch.tensor(math.sqrt(0.5)))
 
     def forward(self, outputs: Tensor, offset: Tensor | None = None, **scalars: Any) -> Any:
-        return dist.Normal(outputs[..., 0], self.scale)
+        return dist.Normal(outputs[..., 0], self.scale, validate_args=False)
 
     def start(self, y: Tensor, offset: Tensor | None = None) -> None:
         pass
@@ -201,7 +203,8 @@ class PublishedPoisson(MarginalFamily):
         self.floor = floor
 
     def forward(self, outputs: Tensor, offset: Tensor | None = None, **scalars: Any) -> Any:
-        return dist.Poisson(outputs[..., 0].clamp(max=50.0).exp() + self.floor)
+        rate = outputs[..., 0].clamp(max=50.0).exp() + self.floor
+        return dist.Poisson(rate, validate_args=False)
 
     def start(self, y: Tensor, offset: Tensor | None = None) -> None:
         pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -132,13 +131,11 @@ class Job:
             whole = nn.ModuleDict({"model": model, "guide": guide})
 
         def loss() -> Tensor:
-            checked = not model.training  # the first step after a look
-            if checked:
+            if not model.training:  # after a look
                 model.train()
-            with nullcontext() if checked else pyro.validation_enabled(False):
-                if guide is None:
-                    return -model.joint().log_prob(y) / known
-                return elbo.differentiable_loss(model.model, guide, y) / known
+            if guide is None:
+                return -model.joint().log_prob(y) / known
+            return elbo.differentiable_loss(model.model, guide, y) / known
 
         def score() -> float:
             model.eval()

@@ -18,8 +18,7 @@ def plot_roles(roles: Any, axes: Any = None) -> Any:
         _, axes = plt.subplots(figsize=(7.5, 3), constrained_layout=True)
     rows = list(roles.gains.values())
     for place, gain in enumerate(rows):
-        lost = gain.total < -SURE * gain.se
-        colour = BLUE if gain.sure else ORANGE if lost else GREY
+        colour = BLUE if gain.sure else ORANGE if gain.lost else GREY
         axes.errorbar(
             gain.per_node,
             place,
@@ -39,7 +38,7 @@ def plot_roles(roles: Any, axes: Any = None) -> Any:
             color=colour,
         )
     axes.annotate(
-        "total, nats", (1.01, -0.62), xycoords=("axes fraction", "data"), va="center", fontsize=7
+        "nats ± se", (1.01, -0.62), xycoords=("axes fraction", "data"), va="center", fontsize=7
     )
     axes.axvline(0, color="black", linewidth=0.8)
     axes.axhline(2.5, color=GREY, linewidth=0.6, linestyle=":")

@@ -64,6 +64,11 @@ class Gain(NamedTuple):
         """Whether it can be told from noise."""
         return self.total > max(SURE * self.se, LEAST)
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is a loss that can be told from noise."""
+        return -self.total > max(SURE * self.se, LEAST)
+
     def __repr__(self) -> str:
         return f"Gain({self.role}: {self.total:.1f} nats, se {self.se:.1f})"
 
@@ -136,6 +141,8 @@ class GraphRoles:
             self.gains["correlation given representation"],
         )
         if not (any(alone) or self.gains["both"].sure):
+            if self.gains["both"].lost:
+                return "the graph brings nothing: models that use it predict worse"
             return "the graph brings nothing that can be told from noise"
         by_representation, by_correlation = added
         if by_representation.sure and by_correlation.sure:
@@ -154,7 +161,7 @@ class GraphRoles:
             return "the graph helps, but by which role cannot be told"
         if not alone[0] or difference.sure:
             return "mostly correlation"
-        if not alone[1] or difference.total < -SURE * difference.se:
+        if not alone[1] or difference.lost:
             return "mostly representation"
         return "either representation or correlation: one can stand in for the other"
 

@@ -144,6 +144,32 @@ def test_a_setback_returns_to_the_last_look(monkeypatch):
     assert rough.history.losses[14] == smooth.history.losses[10]
 
 
+@pytest.mark.parametrize("bad", [[math.nan], [math.inf], [-math.inf], [math.inf, -math.inf]])
+def test_a_gradient_that_is_not_finite_sends_training_back(bad):
+    module, calls = torch.nn.Linear(3, 1), []
+
+    def spoiled(gradient):
+        calls.append(1)
+        gradient = gradient.clone()
+        if len(calls) == 4:
+            gradient[0, : len(bad)] = torch.tensor(bad)
+        return gradient
+
+    module.weight.register_hook(spoiled)
+    history = training.train(
+        lambda: (module(torch.eye(3)) - 1).square().sum(),
+        lambda: 0.0,
+        module,
+        torch.optim.Adam(module.parameters(), lr=0.1),
+        pc.Schedule(max_epochs=10, check_every=2),
+        progress=False,
+    )
+    assert history.setbacks == [3]
+    assert all(math.isfinite(loss) for loss in history.losses)
+    assert history.losses[4] == history.losses[2]  # from the look at step 2 again
+    assert all(bool(torch.isfinite(p).all()) for p in module.parameters())
+
+
 def test_a_loss_that_is_never_finite_is_an_error(monkeypatch):
     breaking(monkeypatch, range(1, 1000))
     with pytest.raises(TrainingError, match="not finite at the start"):

@@ -201,7 +201,7 @@ def test_gains_are_sums_of_paired_differences():
     ("gains", "verdict"),
     [
         ((0.0, 0.0, 0.0), "the graph brings nothing that can be told from noise"),
-        ((-1.0, -1.0, -1.0), "the graph brings nothing that can be told from noise"),
+        ((-1.0, -1.0, -1.0), "the graph brings nothing: models that use it predict worse"),
         ((0.0, 1.0, 1.0), "mostly correlation"),
         ((1.0, 0.0, 1.0), "mostly representation"),
         ((1.0, 0.5, 1.0), "mostly representation"),
