@@ -15,6 +15,7 @@ import pyro_copula as pc
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:
+    torch.set_default_dtype(torch.float64)
     return load("c:tau=1.0", 3)
 
 
