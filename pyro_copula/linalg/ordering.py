@@ -18,13 +18,20 @@ from ..graph import Graph
 #: The names that ``method=`` takes.
 METHODS = ("metis", "minimum_degree")
 
+#: By how many thousandths METIS may let a side of a separator exceed its half, its own default
+#: first. More freedom often finds smaller separators; at 1,000 a side may be empty, and METIS
+#: does not end.
+IMBALANCES = (200, 400, 600)
+
 
 def default_method() -> str:
     """METIS where ``pymetis`` is installed, else minimum degree."""
     return "metis" if importlib.util.find_spec("pymetis") else "minimum_degree"
 
 
-def fill_reducing_order(graph: Graph, method: str | None = None) -> np.ndarray:
+def fill_reducing_order(
+    graph: Graph, method: str | None = None, imbalance: int = IMBALANCES[0]
+) -> np.ndarray:
     """The nodes in the order in which to eliminate them.
 
     Isolated nodes come first; they fill in nothing and neither method likes them.
@@ -32,6 +39,7 @@ def fill_reducing_order(graph: Graph, method: str | None = None) -> np.ndarray:
     Args:
         graph: The pattern.
         method: One of :data:`METHODS`; the best installed one without it.
+        imbalance: One of :data:`IMBALANCES`; only METIS reads it.
 
     Returns:
         A permutation of the nodes, int64 of shape ``(num_nodes,)``.
@@ -49,16 +57,16 @@ def fill_reducing_order(graph: Graph, method: str | None = None) -> np.ndarray:
     adjacency = graph.to_scipy()
     if len(isolated):
         adjacency = adjacency[rest][:, rest]
-    order = _metis(adjacency) if method == "metis" else _minimum_degree(adjacency)
+    order = _metis(adjacency, imbalance) if method == "metis" else _minimum_degree(adjacency)
     return np.concatenate([isolated, rest[order]])
 
 
-def _metis(adjacency: scipy.sparse.csr_array) -> np.ndarray:
+def _metis(adjacency: scipy.sparse.csr_array, imbalance: int) -> np.ndarray:
     import pymetis
 
     index = pymetis.zero_copy_dtype()
     csr = pymetis.CSRAdjacency(adjacency.indptr.astype(index), adjacency.indices.astype(index))
-    order, _ = pymetis.nested_dissection(adjacency=csr)
+    order, _ = pymetis.nested_dissection(adjacency=csr, options=pymetis.Options(ufactor=imbalance))
     return np.asarray(order, dtype=np.int64)
 
 

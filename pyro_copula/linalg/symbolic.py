@@ -17,9 +17,11 @@ import numpy as np
 
 from ..graph import Graph
 from . import tree
-from .ordering import default_method, fill_reducing_order
+from .ordering import IMBALANCES, default_method, fill_reducing_order
 
 _DOUBLE = 8
+#: Flops of a factor below which a second order is not looked for: about ten milliseconds.
+_CHEAP = 1e8
 
 
 class Plan(NamedTuple):
@@ -60,18 +62,13 @@ class Symbolic:
 
     def __init__(self, graph: Graph, method: str | None = None) -> None:
         self.method = method or default_method()
-        self.num_nodes = n = graph.num_nodes
+        self.num_nodes = graph.num_nodes
         self.num_edges = graph.num_edges
         rows, cols = graph.edges.T
         self._adjacency = tree.adjacency(
             np.ascontiguousarray(rows), np.ascontiguousarray(cols), graph.num_nodes
         )
-        pointer, neighbour, _ = self._adjacency
-        order = fill_reducing_order(graph, self.method)
-        parent = tree.elimination_tree(pointer, neighbour, order, _inverse(order))
-        post = tree.postorder(parent, np.arange(n))
-        order, parent = order[post], _relabelled(parent, post)
-        count = tree.column_counts(pointer, neighbour, order, _inverse(order), parent)
+        order, parent, count = self._eliminated(graph)
         group, above, columns, below = tree.supernodes(parent, count, tree.FRONT_COST)
         self.factor_nonzeros = int(count.sum())
         # The child that needs most memory beyond its own block first keeps the stack low.
@@ -86,6 +83,25 @@ class Symbolic:
         self.flops = float((wide**3 / 3 + wide**2 * tall + wide * tall**2).sum())
         #: Scratch of the sweeps: a block below the largest front, and its pivots twice.
         self.work_size = int((wide * (wide + np.maximum(wide, tall))).max())
+
+    def _eliminated(self, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The order with the least work among those tried, its tree and its column counts.
+
+        Where the first order is cheap, no other is tried: it could not save what it costs.
+        """
+        pointer, neighbour, _ = self._adjacency
+        tried = []
+        for imbalance in IMBALANCES:
+            order = fill_reducing_order(graph, self.method, imbalance)
+            parent = tree.elimination_tree(pointer, neighbour, order, _inverse(order))
+            post = tree.postorder(parent, np.arange(self.num_nodes))
+            order, parent = order[post], _relabelled(parent, post)
+            count = tree.column_counts(pointer, neighbour, order, _inverse(order), parent)
+            work = float((count.astype(float) ** 2).sum())
+            tried.append((work, (order, parent, count)))
+            if self.method != "metis" or work < _CHEAP:
+                break
+        return min(tried, key=lambda one: one[0])[1]
 
     def _grouped(self, order: np.ndarray, group: np.ndarray) -> np.ndarray:
         """The nodes by supernode, and within one by the first supernode that reaches them.

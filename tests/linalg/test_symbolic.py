@@ -10,7 +10,7 @@ from pattern_graphs import NUM_RANDOM, grid_graph, medium_graphs, random_graph
 
 from pyro_copula.errors import InvalidArgumentError
 from pyro_copula.graph import Graph
-from pyro_copula.linalg.ordering import METHODS, default_method, fill_reducing_order
+from pyro_copula.linalg.ordering import IMBALANCES, METHODS, default_method, fill_reducing_order
 from pyro_copula.linalg.symbolic import Symbolic, analyze
 from pyro_copula.testing.graphs import SMALL_GRAPHS
 
@@ -40,6 +40,19 @@ def test_an_order_reduces_fill(method):
     graph = grid_graph(40)
     natural = 40 * 1600  # the band of the lattice in its own order
     assert Symbolic(graph, method).factor_nonzeros < 0.5 * natural
+
+
+@pytest.mark.skipif("metis" not in INSTALLED, reason="needs pymetis")
+def test_of_several_orders_the_one_with_the_least_work_is_taken(monkeypatch):
+    graph = grid_graph(40)
+    orders = [fill_reducing_order(graph, "metis", imbalance) for imbalance in IMBALANCES]
+    columns = [filled(graph, order).sum(axis=0) for order in orders]
+    works = [float((count.astype(float) ** 2).sum()) for count in columns]
+    best = int(np.argmin(works))
+    assert works[best] < works[0]  # or this graph could not tell
+    assert Symbolic(graph).factor_nonzeros == columns[0].sum()  # cheap: the first one does
+    monkeypatch.setattr("pyro_copula.linalg.symbolic._CHEAP", 0.0)
+    assert Symbolic(graph).factor_nonzeros == columns[best].sum()
 
 
 def test_an_unknown_order_is_refused():
