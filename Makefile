@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test test-slow notebooks lint format clean
+.PHONY: demo test test-slow notebooks docs lint format clean
 
 demo: $(STAMP)
 	$(BIN)/pyro-copula demo
@@ -19,6 +19,10 @@ test-slow: $(STAMP)
 # One or some of them: make notebooks NOTEBOOKS="01_quickstart 02_copulas_from_scratch"
 notebooks: $(STAMP)
 	$(BIN)/python notebooks/execute.py $(NOTEBOOKS)
+
+# The API reference, from the docstrings: docs/_build/index.html
+docs: $(STAMP)
+	$(BIN)/python docs/build.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -38,4 +42,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build docs/_build *.egg-info .pytest_cache .ruff_cache .mypy_cache

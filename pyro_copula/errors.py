@@ -7,9 +7,45 @@ program can react to them without parsing text.
 
 from __future__ import annotations
 
+__all__ = [
+    "CalibrationError",
+    "ChecksumError",
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "CurvatureError",
+    "DatasetError",
+    "DownloadError",
+    "EstimateError",
+    "FitFileError",
+    "GraphError",
+    "InvalidArgumentError",
+    "MemoryLimitError",
+    "MidpointWarning",
+    "MissingCDFError",
+    "MissingFileError",
+    "NotPositiveDefiniteError",
+    "ObsMaskError",
+    "ParameterRangeError",
+    "ParticleWarning",
+    "PyroCopulaError",
+    "PyroCopulaWarning",
+    "SecondOrderError",
+    "SupportError",
+    "TrainingError",
+]
+
 
 class PyroCopulaError(Exception):
-    """The base class of every error raised on purpose by this package."""
+    """The base class of every error raised on purpose by this package.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> try:
+        ...     pc.Graph.from_edges([(0, 5)], num_nodes=3)
+        ... except PyroCopulaError as error:
+        ...     print(type(error).__name__)
+        GraphError
+    """
 
 
 class InvalidArgumentError(PyroCopulaError, ValueError):
@@ -46,11 +82,25 @@ class InvalidArgumentError(PyroCopulaError, ValueError):
 
 
 class GraphError(InvalidArgumentError):
-    """The description of a graph does not describe one."""
+    """The description of a graph does not describe one.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.Graph.from_edges([(0, 5)], num_nodes=3)
+        Traceback (most recent call last):
+        GraphError: `edge_index` must be made of node numbers from 0 to 2, but found (0, 5) ...
+    """
 
 
 class ParameterRangeError(InvalidArgumentError):
-    """A parameter is at or beyond the end of its range."""
+    """A parameter is at or beyond the end of its range.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))(rho=1.0, tau=1.0)
+        Traceback (most recent call last):
+        ParameterRangeError: `rho` must be strictly between -1 and 1, but found 1.
+    """
 
 
 class SupportError(InvalidArgumentError):
@@ -62,6 +112,11 @@ class SupportError(InvalidArgumentError):
         value: Its value.
         support: The support in words, for example ``a non-negative integer``.
         hint: What to do about it.
+
+    Example:
+        >>> print(SupportError("y", 3, -1.0, "a non-negative integer", "Check that value."))
+        `y` must be a non-negative integer at every node, but found -1 at node 3.
+          Check that value.
     """
 
     def __init__(
@@ -83,11 +138,30 @@ class SupportError(InvalidArgumentError):
 
 
 class MissingCDFError(InvalidArgumentError, NotImplementedError):
-    """A marginal has no cumulative distribution function that the package knows."""
+    """A marginal has no cumulative distribution function that the package knows.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> import torch
+        >>> import pyro.distributions as dist
+        >>> pc.marginals.cdf(dist.VonMises(0.0, 1.0), torch.tensor(0.5))
+        Traceback (most recent call last):
+        MissingCDFError: ...
+    """
 
 
 class ObsMaskError(InvalidArgumentError):
-    """A node mask was given where Pyro expects a batch mask."""
+    """A node mask was given where Pyro expects a batch mask.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> import torch
+        >>> import pyro.distributions as dist
+        >>> K = pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))(rho=0.9, tau=1.0)
+        >>> pc.GraphNormal(torch.zeros(2), K).mask(torch.tensor([True, False]))
+        Traceback (most recent call last):
+        ObsMaskError: `mask` must be broadcastable to the batch shape (), but found shape (2,).
+    """
 
 
 class NotPositiveDefiniteError(PyroCopulaError, ArithmeticError):
@@ -99,6 +173,12 @@ class NotPositiveDefiniteError(PyroCopulaError, ArithmeticError):
         pivot: The value of that pivot.
         hint: The probable causes and what to try.
         element: The flat position in the batch, if there is one.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.SparsePrecision(pc.Graph.from_edges([(0, 1)]), [1.0, 1.0], [-2.0]).logdet()
+        Traceback (most recent call last):
+        NotPositiveDefiniteError: `precision` is not positive definite: the pivot at node 1 is -3.
     """
 
     def __init__(
@@ -119,12 +199,101 @@ class NotPositiveDefiniteError(PyroCopulaError, ArithmeticError):
         return type(self), (self.argument, self.node, self.pivot, self.hint, self.element)
 
 
+class CurvatureError(NotPositiveDefiniteError):
+    """A precision is not positive definite, as the iterative backend finds out.
+
+    Args:
+        argument: The name of the argument.
+        node: The node with the largest entry of the vector v found.
+        curvature: ``v'Mv / v'v`` of the matrix M, scaled to a diagonal of ones.
+        element: The flat position in the batch, if there is one.
+
+    Example:
+        >>> print(CurvatureError("precision", 17, -0.25))
+        `precision` is not positive definite: scaled to a diagonal of ones, it has the curvature
+        -0.25 along a vector that is largest at node 17. ...
+    """
+
+    def __init__(
+        self, argument: str, node: int, curvature: float, element: int | None = None
+    ) -> None:
+        super().__init__(argument, node, curvature, "", element)
+        where = "" if element is None else f" of batch element {element}"
+        self.args = (
+            f"`{argument}`{where} is not positive definite: scaled to a diagonal of ones, it has "
+            f"the curvature {curvature:.3g} along a vector that is largest at node {node}.\n  "
+            "Probably: (a) an edge weight is negative or too large for its diagonal; (b) a "
+            "parameter ran to the end of its range.\n  Check the values at that node, or try "
+            "`NormalizedAdjacencyPrecision(graph)`, positive definite by construction.",
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.node, self.pivot, self.element)
+
+
+class ConvergenceError(PyroCopulaError, ArithmeticError):
+    """Conjugate gradients of the iterative backend are far from a solution.
+
+    Args:
+        residual: The largest relative residual that was left.
+        tolerance: What was asked for.
+        iterations: How many iterations were made.
+
+    Example:
+        >>> print(ConvergenceError(0.5, 1e-4, 500))
+        Conjugate gradients left a relative residual of 0.5 after 500 iterations, not 0.0001. ...
+    """
+
+    def __init__(self, residual: float, tolerance: float, iterations: int) -> None:
+        self.residual = residual
+        self.tolerance = tolerance
+        self.iterations = iterations
+        super().__init__(_unconverged(residual, tolerance, iterations, _NO_RESULT))
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.residual, self.tolerance, self.iterations)
+
+
+class EstimateError(PyroCopulaError, ArithmeticError):
+    """An estimate of the iterative backend is too noisy to be what it stands for.
+
+    Args:
+        what: What is estimated, in words.
+        node: The node at which it is not positive.
+        value: The estimate.
+        probes: The number of probes behind it.
+
+    Example:
+        >>> EstimateError("variance", 3, -0.1, 8).node
+        3
+    """
+
+    def __init__(self, what: str, node: int, value: float, probes: int) -> None:
+        self.what = what
+        self.node = node
+        self.value = value
+        self.probes = probes
+        super().__init__(
+            f"The estimated {what} at node {node} is {value:.3g} with {probes} probes, but it must "
+            "be positive.\n  Use backend=Iterative(num_probes=...) with more probes, or "
+            'backend="sparse" where its factor fits.'
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.what, self.node, self.value, self.probes)
+
+
 class SecondOrderError(PyroCopulaError, NotImplementedError):
     """A second derivative was asked for where only exact first derivatives exist.
 
     Args:
         operation: The operation that has no second derivative.
         hint: What to do instead.
+
+    Example:
+        >>> print(SecondOrderError("The selected inverse", "Use a method of first order."))
+        The selected inverse has exact first derivatives only.
+          Use a method of first order.
     """
 
     def __init__(self, operation: str, hint: str = "") -> None:
@@ -146,6 +315,11 @@ class MemoryLimitError(PyroCopulaError, MemoryError):
         needed: The predicted bytes.
         available: The free bytes.
         hint: What to do about it.
+
+    Example:
+        >>> print(MemoryLimitError("The factor", 2**36, 2**33, "Use a sparser graph."))
+        The factor needs about 64 GiB, but only 8 GiB of memory are available.
+          Use a sparser graph.
     """
 
     def __init__(self, what: str, needed: int, available: int, hint: str) -> None:
@@ -168,6 +342,11 @@ class TrainingError(PyroCopulaError, ArithmeticError):
     Args:
         problem: What happened, as a sentence without its full stop.
         hint: What to do about it.
+
+    Example:
+        >>> print(TrainingError("The loss is not finite", "Lower `lr`."))
+        The loss is not finite.
+          Lower `lr`.
     """
 
     def __init__(self, problem: str, hint: str) -> None:
@@ -186,6 +365,10 @@ class CalibrationError(PyroCopulaError, RuntimeError):
         replication: The number of the first one.
         seed: Its seed.
         error: What it ended with.
+
+    Example:
+        >>> CalibrationError(0, 7, "ValueError: no draws").seed
+        7
     """
 
     def __init__(self, replication: int, seed: int, error: str) -> None:
@@ -209,6 +392,12 @@ class FitFileError(PyroCopulaError, OSError):
         path: The file.
         problem: What is wrong with it, as the rest of a sentence that begins with its name.
         hint: What to do about it.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.load_fit("no such file")
+        Traceback (most recent call last):
+        FitFileError: ...
     """
 
     def __init__(self, path: str, problem: str, hint: str) -> None:
@@ -228,6 +417,11 @@ class DatasetError(PyroCopulaError):
         name: The file, by its path in the data directory.
         found: What happened.
         hint: What to do about it.
+
+    Example:
+        >>> print(DatasetError("a.csv", "is empty", "Download it again."))
+        The file `a.csv` is empty.
+          Download it again.
     """
 
     def __init__(self, name: str, found: str, hint: str) -> None:
@@ -241,24 +435,102 @@ class DatasetError(PyroCopulaError):
 
 
 class MissingFileError(DatasetError):
-    """The data directory does not have the file."""
+    """The data directory does not have the file.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.datasets.election(root="no such folder")
+        Traceback (most recent call last):
+        MissingFileError: ...
+    """
 
 
 class ChecksumError(DatasetError):
-    """The file is not the published one."""
+    """The file is not the published one.
+
+    Example:
+        >>> issubclass(ChecksumError, DatasetError)
+        True
+    """
 
 
 class DownloadError(DatasetError):
-    """The file could not be downloaded."""
+    """The file could not be downloaded.
+
+    Example:
+        >>> issubclass(DownloadError, DatasetError)
+        True
+    """
 
 
 class PyroCopulaWarning(UserWarning):
-    """The base class of every warning of this package."""
+    """The base class of every warning of this package.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", PyroCopulaWarning)  # all of them
+    """
 
 
 class MidpointWarning(PyroCopulaWarning):
-    """The midpoint rule for discrete marginals is used where it is a poor approximation."""
+    """The midpoint rule for discrete marginals is used where it is a poor approximation.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> import torch
+        >>> import pyro.distributions as dist
+        >>> import warnings
+        >>> K = pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))(rho=0.9, tau=1.0)
+        >>> copula = pc.GaussianCopula(dist.Poisson(torch.tensor([0.3, 0.3])), K)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     _ = copula.log_prob(torch.tensor([0.0, 1.0]))
+        >>> caught[0].category.__name__
+        'MidpointWarning'
+    """
 
 
 class ParticleWarning(PyroCopulaWarning):
-    """The particles of the exact rule for discrete marginals are too few or too uneven."""
+    """The particles of the exact rule for discrete marginals are too few or too uneven.
+
+    Example:
+        >>> issubclass(ParticleWarning, PyroCopulaWarning)
+        True
+    """
+
+
+class ConvergenceWarning(PyroCopulaWarning):
+    """Conjugate gradients of the iterative backend stopped short of their tolerance.
+
+    Args:
+        residual: The largest relative residual that was left.
+        tolerance: What was asked for.
+        iterations: How many iterations were made.
+
+    Example:
+        >>> print(ConvergenceWarning(2e-3, 1e-4, 500))
+        Conjugate gradients left a relative residual of 0.002 after 500 iterations, not 0.0001.
+          Results have an error of that order on top of their standard error.
+          The precision is nearly singular: keep its parameters off the ends of their ranges,
+          raise `max_iterations` of `Iterative`, or use backend="sparse" where its factor fits.
+    """
+
+    def __init__(self, residual: float, tolerance: float, iterations: int) -> None:
+        self.residual = residual
+        self.tolerance = tolerance
+        self.iterations = iterations
+        super().__init__(_unconverged(residual, tolerance, iterations, _NOISY))
+
+
+_NOISY = "Results have an error of that order on top of their standard error."
+_NO_RESULT = "That is too far off for any result."
+
+
+def _unconverged(residual: float, tolerance: float, iterations: int, meaning: str) -> str:
+    return (
+        f"Conjugate gradients left a relative residual of {residual:.3g} after {iterations} "
+        f"iterations, not {tolerance:g}.\n  {meaning}\n  The precision is nearly singular: keep "
+        "its parameters off the ends of their ranges,\n  raise `max_iterations` of `Iterative`, "
+        'or use backend="sparse" where its factor fits.'
+    )

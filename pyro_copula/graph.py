@@ -31,19 +31,19 @@ class Graph:
 
     Attributes:
         num_nodes: The number of nodes.
-        edges: The undirected edges ``i < j`` in lexicographic order, an int64 array of shape
-            ``(num_edges, 2)``. Edge values everywhere in the package follow this order.
 
     Example:
         >>> graph = Graph.from_edges([(0, 1), (1, 2), (2, 1)], num_nodes=4)
         >>> graph
         Graph(num_nodes=4, num_edges=2, components=2, isolated=1)
+        >>> graph.edges.tolist(), graph.degree.tolist()
+        ([[0, 1], [1, 2]], [1, 2, 1, 0])
     """
 
     def __init__(self, edges: np.ndarray, num_nodes: int) -> None:
         self.num_nodes = _checked_num_nodes(num_nodes)
-        self.edges = _canonical_edges(np.asarray(edges), self.num_nodes)
-        self.edges.setflags(write=False)
+        self._edges = _canonical_edges(np.asarray(edges), self.num_nodes)
+        self._edges.setflags(write=False)
         self._cache: dict[Any, Any] = {}
 
     # ---------------------------------------------------------------- constructors
@@ -56,6 +56,9 @@ class Graph:
             edge_index: Integer tensor or array of shape ``(2, E)``.
             num_nodes: The number of nodes. Without it, one more than the largest index, which
                 loses isolated nodes at the end.
+
+        Returns:
+            The graph.
         """
         array = edge_index.detach().cpu().numpy() if torch.is_tensor(edge_index) else edge_index
         array = np.asarray(array)
@@ -73,7 +76,12 @@ class Graph:
     def from_scipy(cls, adjacency: Any) -> Graph:
         """Makes a graph from the non-zeros of a square scipy sparse matrix.
 
-        Only the pattern is used: the entry ``(i, j)`` or ``(j, i)``, or both, make the edge.
+        Args:
+            adjacency: Only its pattern is used: the entry ``(i, j)`` or ``(j, i)``, or both, make
+                the edge.
+
+        Returns:
+            The graph.
         """
         if not scipy.sparse.issparse(adjacency):
             raise GraphError(
@@ -92,7 +100,14 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Graph:
-        """Makes a graph from a networkx graph; nodes are numbered in networkx's order."""
+        """Makes a graph from a networkx graph.
+
+        Args:
+            graph: Its nodes may have any names; they are numbered in networkx's order.
+
+        Returns:
+            The graph.
+        """
         try:
             number = {node: i for i, node in enumerate(graph.nodes())}
             pairs = [(number[a], number[b]) for a, b in graph.edges()]
@@ -114,6 +129,9 @@ class Graph:
         Args:
             edges: Pairs ``(i, j)``, in any order and either direction.
             num_nodes: The number of nodes. Without it, one more than the largest number.
+
+        Returns:
+            The graph.
         """
         try:
             pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
@@ -139,17 +157,26 @@ class Graph:
     @property
     def num_edges(self) -> int:
         """The number of undirected edges."""
-        return len(self.edges)
+        return len(self._edges)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The undirected edges ``i < j``, sorted: int64 of shape ``(num_edges, 2)``.
+
+        Edge values everywhere in the package follow this order. It is a copy: the graph itself
+        does not change.
+        """
+        return self._edges.copy()
 
     @property
     def rows(self) -> Tensor:
         """The smaller end of every edge, int64 of shape ``(num_edges,)``."""
-        return self.cached("rows", lambda: torch.from_numpy(self.edges[:, 0].copy()))
+        return self.cached("rows", lambda: torch.from_numpy(self._edges[:, 0].copy()))
 
     @property
     def cols(self) -> Tensor:
         """The larger end of every edge, int64 of shape ``(num_edges,)``."""
-        return self.cached("cols", lambda: torch.from_numpy(self.edges[:, 1].copy()))
+        return self.cached("cols", lambda: torch.from_numpy(self._edges[:, 1].copy()))
 
     @property
     def edge_index(self) -> Tensor:
@@ -166,7 +193,7 @@ class Graph:
         """The number of neighbours of every node, int64 of shape ``(num_nodes,)``."""
         return self.cached(
             "degree",
-            lambda: torch.from_numpy(np.bincount(self.edges.ravel(), minlength=self.num_nodes)),
+            lambda: torch.from_numpy(np.bincount(self._edges.ravel(), minlength=self.num_nodes)),
         )
 
     @property
@@ -178,8 +205,12 @@ class Graph:
         )
 
     def to_scipy(self) -> scipy.sparse.csr_array:
-        """The symmetric 0/1 adjacency matrix."""
-        i, j = self.edges.T
+        """The symmetric 0/1 adjacency matrix.
+
+        Returns:
+            A sparse array of shape ``(num_nodes, num_nodes)``.
+        """
+        i, j = self._edges.T
         ones = np.ones(2 * self.num_edges)
         index = (np.concatenate([i, j]), np.concatenate([j, i]))
         return scipy.sparse.csr_array((ones, index), shape=(self.num_nodes, self.num_nodes))
@@ -199,8 +230,8 @@ class Graph:
 
         def build() -> tuple[Graph, np.ndarray]:
             number = np.cumsum(keep) - 1
-            kept = np.flatnonzero(keep[self.edges].all(axis=1))
-            return Graph(number[self.edges[kept]], int(keep.sum())), kept
+            kept = np.flatnonzero(keep[self._edges].all(axis=1))
+            return Graph(number[self._edges[kept]], int(keep.sum())), kept
 
         keep = np.ascontiguousarray(keep, dtype=bool)
         return self.cached(("subgraph", np.packbits(keep).tobytes()), build, limit=16)
@@ -214,6 +245,9 @@ class Graph:
             key: A hashable key; a tuple's first member names its kind.
             build: A function of no argument.
             limit: How many entries of this kind to keep, the oldest leaving first.
+
+        Returns:
+            The value, made now or before.
         """
         if key in self._cache:
             return self._cache[key]
@@ -232,13 +266,13 @@ class Graph:
             return True
         if not isinstance(other, Graph):
             return NotImplemented
-        return self.num_nodes == other.num_nodes and np.array_equal(self.edges, other.edges)
+        return self.num_nodes == other.num_nodes and np.array_equal(self._edges, other._edges)
 
     def __hash__(self) -> int:
-        return self.cached("hash", lambda: hash((self.num_nodes, self.edges.tobytes())))
+        return self.cached("hash", lambda: hash((self.num_nodes, self._edges.tobytes())))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"num_nodes": self.num_nodes, "edges": np.array(self.edges), "_cache": {}}
+        return {"num_nodes": self.num_nodes, "_edges": np.array(self._edges), "_cache": {}}
 
     def __repr__(self) -> str:
         count = int(self.components.max()) + 1 if self.num_nodes else 0

@@ -194,12 +194,14 @@ def _for_arviz(
 def _plug_in(fits: Sequence[Fit], num_samples: int) -> dict[str, Any]:
     """Draws from the equal mixture of the laws of some fits, which take turns."""
     drawn, parameters, terms = [], [], []
+    common = set.intersection(*(set(part.scalars) for part in fits))  # a stack's models may differ
     for k, part in enumerate(fits):
         count = len(range(k, num_samples, len(fits)))
         law, data = part.model.eval().joint(), part.model.data
         drawn.append(_drawn(law, data.y, (count,)))
         terms.append(drawn[-1].pop("log_likelihood").double())
         held = {name: torch.full((count,), value) for name, value in part.scalars.items()}
+        held = {name: value for name, value in held.items() if name in common}
         median = law.quantile(0.5)[data.observed].expand(count, -1)
         parameters.append(held or {"median": median})
     turns = torch.cat([torch.arange(k, num_samples, len(fits)) for k in range(len(fits))])

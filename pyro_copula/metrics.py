@@ -22,6 +22,18 @@ from torch import Tensor
 
 from .errors import InvalidArgumentError
 
+__all__ = [
+    "coverage",
+    "crps_sample",
+    "interval_score",
+    "interval_width",
+    "log_score",
+    "pit",
+    "pit_coverage",
+    "r2",
+    "r2_deviance",
+]
+
 #: How many numbers :func:`crps_sample` sorts at a time (float64: 32 MB).
 CRPS_CHUNK = 4_000_000
 
@@ -105,6 +117,13 @@ def interval_width(interval: Any) -> float:
 
     Args:
         interval: A pair ``(lower, upper)`` of one shape.
+
+    Returns:
+        The mean width.
+
+    Example:
+        >>> interval_width(([0.0, 1.0], [2.0, 5.0]))
+        3.0
     """
     lower, upper = _checked_interval(interval)
     return float((upper - lower).mean())
@@ -124,6 +143,13 @@ def interval_score(y: Any, interval: Any, level: float) -> float:
         interval: A pair ``(lower, upper)`` of the same shape.
         level: The nominal level of the intervals, in (0, 1).
 
+    Returns:
+        The mean score.
+
+    Example:
+        >>> round(interval_score([1.0, 7.0], ([0.0, 0.0], [4.0, 4.0]), 0.9), 6)
+        34.0
+
     References:
         Gneiting and Raftery (2007), equation 43.
     """
@@ -142,6 +168,13 @@ def log_score(pointwise_log_prob: Any) -> float:
     Args:
         pointwise_log_prob: One log density a scored node. ``pointwise_log_prob(y)`` of a
             distribution is NaN at missing nodes: leave them out first.
+
+    Returns:
+        The mean.
+
+    Example:
+        >>> log_score([-1.0, -2.0])
+        -1.5
     """
     (log_prob,) = _same_shape(pointwise_log_prob=pointwise_log_prob)
     return float(log_prob.mean())
@@ -216,6 +249,10 @@ def pit(lower: Any, upper: Any, generator: torch.Generator | None = None) -> Ten
     Returns:
         A float64 tensor of the shape of ``lower``.
 
+    Example:
+        >>> pit([0.2, 0.5], [0.4, 0.5], torch.Generator().manual_seed(0))
+        tensor([0.3940, 0.5000], dtype=torch.float64)
+
     References:
         Czado, Gneiting and Held (2009).
     """
@@ -241,6 +278,13 @@ def pit_coverage(pit: Any, level: float) -> float:
     Args:
         pit: Values of :func:`pit`.
         level: In (0, 1).
+
+    Returns:
+        The share.
+
+    Example:
+        >>> pit_coverage([0.01, 0.3, 0.5, 0.7], 0.9)
+        0.75
     """
     tail = (1 - _checked_level(level)) / 2
     (u,) = _same_shape(pit=pit)

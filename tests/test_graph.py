@@ -127,3 +127,13 @@ def test_bad_graphs(make, match):
 def test_bad_number_of_nodes(num_nodes):
     with pytest.raises(InvalidArgumentError, match="`num_nodes`"):
         pc.Graph.from_edges([(0, 1)], num_nodes=num_nodes)
+
+
+def test_edges_index_tensors_without_a_warning_and_do_not_change_the_graph():
+    graph = pc.Graph.from_edges(PAIRS, num_nodes=5)
+    values = torch.arange(5.0)
+    assert torch.equal(values[graph.edges[:, 0]], values[graph.rows])
+    assert torch.equal(torch.as_tensor(graph.edges)[:, 1], graph.cols)
+    graph.edges[:] = 0  # a copy
+    assert graph.edges.tolist() == EDGES
+    assert pickle.loads(pickle.dumps(graph)) == graph

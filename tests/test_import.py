@@ -23,6 +23,8 @@ before = (torch.get_default_dtype(), torch.initial_seed(), torch.get_num_threads
           torch.distributions.Distribution._validate_args, list(warnings.filters),
           random.getstate(), str(numpy.random.get_state()))
 import pyro_copula
+for name in set(pyro_copula.__all__) - {"to_inference_data"}:  # names are imported when asked for
+    getattr(pyro_copula, name)
 own = time.process_time() - start
 after = (torch.get_default_dtype(), torch.initial_seed(), torch.get_num_threads(),
          torch.distributions.Distribution._validate_args, list(warnings.filters),
@@ -45,6 +47,19 @@ def test_import_is_pure_and_light():
     assert found["pure"]
     assert found["heavy"] == []
     assert found["ratio"] < MAX_RATIO
+
+
+def test_help_on_the_command_line_does_not_wait_for_torch():
+    script = (
+        "import sys; from pyro_copula.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print([name for name in ('torch', 'pyro', 'numpy', 'scipy') if name in sys.modules])"
+    )
+    for words in ([], ["fit"], ["predict"], ["demo"]):
+        command = [sys.executable, "-c", script, *words, "--help"]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "Usage:" in output
+        assert output.splitlines()[-1] == "[]"
 
 
 def test_every_public_name_exists_and_is_documented():

@@ -107,6 +107,9 @@ class SBCResult:
 
         Args:
             level: The chance of a false alarm over all quantities together.
+
+        Returns:
+            Their names.
         """
         if not 0 < level < 1:
             raise InvalidArgumentError("level", "between 0 and 1", repr(level), "Use 0.01.")
@@ -117,6 +120,9 @@ class SBCResult:
 
         ``mean_rank`` is 0.5 and ``spread`` is 1 for uniform ranks: a mean above 0.5 means that the
         draws are too low, a spread above 1 that the posterior is too narrow.
+
+        Returns:
+            The table.
         """
         import pandas as pd
 
@@ -158,7 +164,11 @@ class SBCResult:
         return plot_ranks(self, kind, quantities, level, max_panels, axes)
 
     def summary(self) -> str:
-        """The table in words, with the test, the failures and the sampler's health."""
+        """The table in words, with the test, the failures and the sampler's health.
+
+        Returns:
+            The text, which printing the result shows, too.
+        """
         rows = [("quantity", "mean rank", "spread", "p", "p (Holm)", "")]
         rows += [
             (

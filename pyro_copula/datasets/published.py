@@ -35,7 +35,18 @@ WIKIPEDIA_NAMES = ("chameleon", "squirrel")
 
 
 class Split(NamedTuple):
-    """Three boolean masks of shape ``(num_nodes,)``, every node in exactly one."""
+    """Three boolean masks of shape ``(num_nodes,)``, every node in exactly one.
+
+    Attributes:
+        train_mask: The nodes to train on.
+        val_mask: Those on which to judge when to stop.
+        test_mask: Those to predict.
+
+    Example:
+        >>> split = published_split(10, seed=1, kind="election")
+        >>> (split.train_mask | split.val_mask | split.test_mask).all(), int(split.test_mask.sum())
+        (tensor(True), 2)
+    """
 
     train_mask: Tensor
     val_mask: Tensor
@@ -60,6 +71,11 @@ def election(target: str = "income", root: str | os.PathLike | None = None) -> A
 
     Raises:
         DatasetError: If a file is missing, altered or cannot be downloaded.
+
+    Example:
+        >>> data = election("income")
+        >>> data.y.shape, data.feature_names[:2]
+        (torch.Size([3234]), ['migration_rate', 'birth_rate'])
 
     References:
         Jia and Benson, Residual correlation in graph neural network regression, KDD 2020.
@@ -96,6 +112,11 @@ def wikipedia(name: str = "chameleon", root: str | os.PathLike | None = None) ->
     Raises:
         DatasetError: If a file is missing, altered or cannot be downloaded.
 
+    Example:
+        >>> data = wikipedia("chameleon")
+        >>> data.y.shape, data.num_edges
+        (torch.Size([2277]), 62742)
+
     References:
         Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, 2021.
     """
@@ -129,6 +150,11 @@ def emnlp(root: str | os.PathLike | None = None) -> Any:
 
     Raises:
         DatasetError: If a file is missing, altered or cannot be downloaded.
+
+    Example:
+        >>> data = emnlp()
+        >>> data.y.shape, float(data.y.min())
+        (torch.Size([2600]), 1.0)
 
     References:
         Ma, Chang, Zhang and Mei, CopulaGNN, ICLR 2021.

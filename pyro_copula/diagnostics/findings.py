@@ -33,6 +33,10 @@ class Finding:
         message: What was seen, and what it means.
         advice: What to do.
         problem: Whether something is wrong; otherwise it is worth knowing, no more.
+
+    Example:
+        >>> print(Finding("too_narrow", "The intervals are too narrow.", "Try a nugget."))
+        The intervals are too narrow. Try a nugget.
     """
 
     code: str

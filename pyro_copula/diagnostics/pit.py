@@ -31,6 +31,13 @@ class PITHistogram:
         upper: The other end.
         band: That probability.
         num_nodes: The number of residuals.
+
+    Example:
+        >>> histogram = pit_histogram(torch.linspace(0, 1, 102)[1:-1] ** 2, bins=5)
+        >>> histogram
+        PITHistogram(100 residuals, 5 bins, 1 outside the 95% band)
+        >>> histogram.height.sum()
+        tensor(5., dtype=torch.float64)
     """
 
     edges: Tensor
@@ -70,6 +77,14 @@ class CoverageCurve:
         upper: The other end.
         band: That probability.
         num_nodes: The number of residuals.
+
+    Example:
+        >>> curve = coverage_curve(torch.linspace(0, 1, 102)[1:-1])
+        >>> curve
+        CoverageCurve(100 residuals; 50% intervals cover 50.0%, 90% cover 90.0%;
+        0 of 19 levels outside the 95% band)
+        >>> curve.outside.any()
+        tensor(False)
     """
 
     levels: Tensor

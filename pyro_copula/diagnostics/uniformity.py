@@ -41,6 +41,11 @@ class Uniformity:
         num_nodes: The number of residuals.
         expected: What bias, dispersion and tails are if the model is right.
         least_p: The smallest p-value that could have come out, 0 if there is none.
+
+    Example:
+        >>> found = uniformity(torch.linspace(0, 1, 102)[1:-1])
+        >>> found.bias < 1e-6, found.p_distance > 0.99
+        (True, True)
     """
 
     bias: float

@@ -6,6 +6,7 @@ out. Different elements of a batch may miss different nodes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -31,6 +32,10 @@ register_exception_handler(
     "pyro_copula",
     lambda error: isinstance(error, NotPositiveDefiniteError | ParameterRangeError),
 )
+
+
+#: How many calls there are at most between a trace and the check of the value that it gives.
+_FRAMES_TO_TRACE = 5
 
 
 class Interval(NamedTuple):
@@ -67,11 +72,39 @@ class NodeDistribution(TorchDistribution):
         return super().__call__(sample_shape)
 
     def mask(self, mask: bool | Tensor) -> Any:
-        """Masks elements of the *batch*; a missing node is NaN in the value instead."""
+        """Masks elements of the *batch*; a missing node is NaN in the value instead.
+
+        Args:
+            mask: True where an element counts, broadcastable to the batch shape.
+
+        Returns:
+            The masked distribution.
+
+        Raises:
+            ObsMaskError: If it is a mask of nodes.
+        """
         self._check_mask(mask)
         return super().mask(mask)
 
-    def _check_mask(self, mask: bool | Tensor) -> None:
+    def _check_site_mask(self) -> None:
+        """Looks at the mask of the site whose density a Pyro trace is computing right now.
+
+        An observed site is never drawn, so :meth:`__call__` does not see the masks around it, and
+        the trace would multiply the joint density by a mask of nodes without a word: NUTS would
+        sample from a wrong posterior. The trace does not pass the mask on, so it is read there.
+        """
+        frame = sys._getframe(1)
+        for _ in range(_FRAMES_TO_TRACE):
+            if frame.f_back is None:
+                return
+            frame = frame.f_back
+            if frame.f_globals.get("__name__") == "pyro.poutine.trace_struct":
+                site = frame.f_locals.get("site") or {}
+                if site.get("fn") is self:
+                    self._check_mask(site.get("mask"))
+                return
+
+    def _check_mask(self, mask: bool | Tensor | None) -> None:
         if not torch.is_tensor(mask):
             return
         try:
@@ -80,7 +113,7 @@ class NodeDistribution(TorchDistribution):
             fits = False
         if not fits:
             raise ObsMaskError(
-                "obs_mask",
+                "mask",
                 f"broadcastable to the batch shape {tuple(self.batch_shape)}",
                 f"shape {tuple(mask.shape)}",
                 "Nodes are the event dimension, so a node mask would count the joint density once "
@@ -91,6 +124,7 @@ class NodeDistribution(TorchDistribution):
 
     def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
         """The value as a floating tensor of full shape, and which of its entries are observed."""
+        self._check_site_mask()
         if not torch.is_tensor(value):
             value = torch.as_tensor(value, dtype=torch.get_default_dtype())
         if not value.is_floating_point():

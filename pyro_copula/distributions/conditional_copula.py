@@ -37,6 +37,18 @@ class ConditionalCopula(NodeDistribution):
         node_scale: Their unconditional latent scale ``s``, ``(*latent batch, num_missing)``.
         latent: What is left of the latent vector given the observed nodes.
         validate_args: Pyro's default if None.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> import pyro_copula as pc
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> K = pc.CARPrecision(graph)(rho=0.9, tau=1.0)
+        >>> copula = pc.GaussianCopula(dist.Gamma(torch.full((3,), 2.0), 1.0), precision=K)
+        >>> missing = copula.condition(torch.tensor([4.0, math.nan, math.nan]))
+        >>> missing
+        ConditionalCopula(missing=2 of 3)
+        >>> missing.nodes, missing.mean, missing.quantile(0.5)
+        (tensor([1, 2]), tensor([3.6214, 3.3178]), tensor([3.4984, 3.1162]))
     """
 
     arg_constraints: dict[str, Any] = {}
@@ -81,6 +93,16 @@ class ConditionalCopula(NodeDistribution):
         return (self.latent.scale() / self.node_scale).expand_as(self.score_mean)
 
     @property
+    def score_scale_error(self) -> Tensor:
+        """The standard errors of ``score_scale``, ``(*batch, num_missing)``.
+
+        They are zero unless the iterative backend estimates the conditional variances, and leave
+        out the smaller error of ``node_scale``.
+        """
+        error = self.latent.variance_error() / (2 * self.latent.scale() * self.node_scale)
+        return error.expand_as(self.score_mean)
+
+    @property
     def mean(self) -> Tensor:
         """The predictive means, by quadrature, ``(*batch, num_missing)``."""
         return self._moments[0]
@@ -91,7 +113,14 @@ class ConditionalCopula(NodeDistribution):
         return self._moments[1]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> ConditionalCopula:
-        """A copy with a larger batch shape."""
+        """A copy with a larger batch shape.
+
+        Args:
+            batch_shape: The new batch shape.
+
+        Returns:
+            The expanded law.
+        """
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
         for name in ("score_scale", "_moments"):
@@ -101,13 +130,27 @@ class ConditionalCopula(NodeDistribution):
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws of shape ``(*sample_shape, *batch, num_missing)``."""
+        """Joint draws, with derivatives if every marginal is continuous.
+
+        Args:
+            sample_shape: The shape of a sample of draws.
+
+        Returns:
+            Shape ``(*sample_shape, *batch, num_missing)``.
+        """
         shape = self._extended_shape(torch.Size(sample_shape))
         x = self.latent.sample(shape)
         return self._from_scores(self.score_mean + x / self.node_scale)
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws without derivatives."""
+        """Joint draws without derivatives.
+
+        Args:
+            sample_shape: The shape of a sample of draws.
+
+        Returns:
+            Shape ``(*sample_shape, *batch, num_missing)``.
+        """
         with torch.no_grad():
             return self.rsample(sample_shape)
 
@@ -116,6 +159,9 @@ class ConditionalCopula(NodeDistribution):
 
         Args:
             value: Shape ``(*sample, *batch, num_missing)``, in the order of ``nodes``.
+
+        Returns:
+            Shape ``(*sample, *batch)``.
         """
         value, observed, z = self._scores(value)
         x = (z - self.score_mean) * self.node_scale
@@ -142,7 +188,14 @@ class ConditionalCopula(NodeDistribution):
         return self._from_scores(self.score_mean + self.score_scale * z)
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Exact equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``."""
+        """Exact equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``.
+
+        Args:
+            level: The probability of each interval.
+
+        Returns:
+            The pair ``(lower, upper)``, each ``(*batch, num_missing)``.
+        """
         return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -151,6 +204,9 @@ class ConditionalCopula(NodeDistribution):
         Args:
             value: Any numbers, shape ``(*sample, *batch, num_missing)``; zero and one outside of
                 the support, NaN where the value is.
+
+        Returns:
+            The same shape.
         """
         value = torch.as_tensor(value)
         observed = ~torch.isnan(value)

@@ -134,6 +134,18 @@ class Row:
         full[:, self.free] = torch.from_numpy(self.box.particles.x.T) + self.shift.detach()
         return full
 
+    def leave_one_out(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Each node's latent value given the rest of each particle, a normal one.
+
+        Returns:
+            Means and standard deviations, ``(particles, num_nodes)``, and the log weights of the
+            particles, ``(particles, 1)``.
+        """
+        x, K = self.vectors(), self.precision.detach()
+        mean = (x - K.matvec(x) / K.diagonal)[:, self.place]
+        deviation = K.diagonal.rsqrt()[self.place].expand_as(mean)
+        return mean, deviation, torch.from_numpy(self.box.particles.weights).log().unsqueeze(-1)
+
 
 def rows_of(copula: GaussianCopula, value: Any) -> tuple[list[Row], Tensor, torch.Size]:
     """The rows of a value; the log densities beside the latent one; and the leading shape."""
@@ -141,13 +153,30 @@ def rows_of(copula: GaussianCopula, value: Any) -> tuple[list[Row], Tensor, torc
     scale, discrete = copula.latent.scale(), copula.discrete_nodes
     limits = marginals.normal_score_limits(copula.marginal_dist, value)
     lower, upper = (torch.where(discrete & observed, end.double(), 0.0) for end in limits)
-    n, leading = copula.num_nodes, value.shape[:-1]
+    leading = value.shape[:-1]
     known = observed & ~discrete
     z = torch.where(known, limits[1].double(), 0.0)  # at a continuous node the normal score
     beside = torch.zeros(leading, dtype=torch.float64)
     if bool(known.any()):
         jacobian = scale.log() - log_standard_normal(z) + copula.marginal_dist.log_prob(value)
         beside = torch.where(known, jacobian.double(), 0.0).sum(-1)
+    return rows_between(copula, z, lower, upper, observed), beside, leading
+
+
+def rows_between(
+    copula: GaussianCopula, z: Tensor, lower: Tensor, upper: Tensor, observed: Tensor
+) -> list[Row]:
+    """The rows of values that are known as normal scores, in the order of their leading shape.
+
+    Args:
+        copula: The law.
+        z: The scores of continuous nodes, finite everywhere, ``(*leading, num_nodes)``.
+        lower: The value of a discrete node is the one of every score in ``(lower, upper]``.
+        upper: Both ends may be anything but NaN elsewhere.
+        observed: Which values are not missing.
+    """
+    scale, discrete = copula.latent.scale(), copula.discrete_nodes
+    n, leading = copula.num_nodes, z.shape[:-1]
     parts = [_times(part, scale).expand(*leading, n).reshape(-1, n) for part in (z, lower, upper)]
     flat = observed.expand(*leading, n).reshape(-1, n)
     batch = copula.latent.batch_shape
@@ -169,7 +198,7 @@ def rows_of(copula: GaussianCopula, value: Any) -> tuple[list[Row], Tensor, torc
                 copula.seed,
             )
         )
-    return rows, beside, leading
+    return rows
 
 
 def _times(z: Tensor, scale: Tensor) -> Tensor:
@@ -362,12 +391,8 @@ def _differences(copula: GaussianCopula, value: Tensor, observed: Tensor) -> Ten
 
 
 def _row_pointwise(row: Row) -> Tensor:
-    x, precision = row.vectors(), row.precision
-    diagonal = precision.diagonal.detach()
-    mean = (x - precision.detach().matvec(x) / diagonal)[:, row.place]
-    deviation = diagonal.rsqrt()[row.place]
+    mean, deviation, log_weights = row.leave_one_out()
     density = -((row.x - mean) / deviation).square() / 2 - deviation.log() - _LOG_2PI / 2
-    log_weights = torch.from_numpy(row.box.particles.weights).log().unsqueeze(-1)
-    cavity = torch.zeros(precision.num_nodes, dtype=torch.float64)
+    cavity = torch.zeros(row.precision.num_nodes, dtype=torch.float64)
     cavity[row.free] = torch.from_numpy(row.box.converged_sites.log_mass)
     return torch.where(row.boxed, cavity[row.place], -torch.logsumexp(log_weights - density, 0))

@@ -14,6 +14,7 @@ from ..errors import InvalidArgumentError
 from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
 from .base import Interval, NodeDistribution, check_level, level_first
+from .estimates import log_prob_error
 from .latent import Latent, PrecisionLatent, leave_one_out_density
 from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
@@ -48,7 +49,14 @@ class _Normal(NodeDistribution):
         return self.latent.scale().square().to(self.loc.dtype).expand(self.loc.shape)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """A copy with a larger batch shape; the factor of the precision is shared."""
+        """A copy with a larger batch shape; the factor of the precision is shared.
+
+        Args:
+            batch_shape: The new batch shape.
+
+        Returns:
+            The expanded law.
+        """
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
         new.loc = self.loc.expand(*batch_shape, self.num_nodes)
@@ -56,7 +64,14 @@ class _Normal(NodeDistribution):
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Draws of shape ``(*sample_shape, *batch_shape, num_nodes)``, with derivatives."""
+        """Joint draws, with derivatives.
+
+        Args:
+            sample_shape: The shape of a sample of draws.
+
+        Returns:
+            Shape ``(*sample_shape, *batch, num_nodes)``.
+        """
         shape = self._extended_shape(torch.Size(sample_shape))
         return self.loc + self.latent.sample(shape).to(self.loc.dtype)
 
@@ -75,6 +90,18 @@ class _Normal(NodeDistribution):
         )
         return density.to(self.loc.dtype)
 
+    def log_prob_error(self, value: Tensor) -> Tensor:
+        """The standard error of :meth:`log_prob`, zero unless the iterative backend estimates it.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            Shape ``(*sample, *batch)``, float64.
+        """
+        residual, observed = self._residual(value)
+        return log_prob_error(self, residual, observed, scaled=False)
+
     # ---------------------------------------------------------------- missing nodes
 
     def condition(self, value: Tensor) -> ConditionalNormal:
@@ -83,6 +110,9 @@ class _Normal(NodeDistribution):
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at the missing nodes, which must be
                 the same ones throughout the batch.
+
+        Returns:
+            A normal law of the missing nodes.
         """
         residual, observed = self._residual(value)
         pattern = self._common_pattern(observed)
@@ -91,7 +121,11 @@ class _Normal(NodeDistribution):
         return ConditionalNormal(loc, rest, self.nodes[~pattern])
 
     def unconditional(self) -> Self:
-        """The law of all nodes with nothing observed: this one."""
+        """The law of all nodes with nothing observed: this one.
+
+        Returns:
+            This law.
+        """
         return self
 
     def pointwise_log_prob(self, value: Tensor) -> Tensor:
@@ -112,30 +146,57 @@ class _Normal(NodeDistribution):
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+
+        Returns:
+            The laws, node by node.
         """
         return LeaveOneOut.of(self, value)
 
     def quantile(self, q: float | Tensor) -> Tensor:
-        """Quantiles node by node, of shape ``(*levels, *batch, num_nodes)``.
+        """Quantiles node by node.
 
         Args:
             q: A level, or several, of shape ``(*levels,)``.
+
+        Returns:
+            Shape ``(*levels, *batch, num_nodes)``.
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
         return self.loc + (z * self.latent.scale()).to(self.loc.dtype)
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals node by node."""
+        """Equal-tailed intervals node by node.
+
+        Args:
+            level: The probability of each interval.
+
+        Returns:
+            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
+        """
         return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The distribution functions ``P(Y_i <= y_i)``, node by node."""
+        """The distribution functions ``P(Y_i <= y_i)``, node by node.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+
+        Returns:
+            The same shape, NaN where the value is.
+        """
         residual, observed = self._residual(value)
         u = torch.special.ndtr(residual / self.latent.scale())
         return torch.where(observed, u, math.nan).to(self.loc.dtype)
 
     def marginal_log_prob(self, value: Tensor) -> Tensor:
-        """The log density of each node by itself, NaN where the value is."""
+        """The log density of each node by itself, NaN where the value is.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+
+        Returns:
+            The same shape, NaN where the value is.
+        """
         residual, observed = self._residual(value)
         law = torch.distributions.Normal(0.0, self.latent.scale(), validate_args=False)
         return torch.where(observed, law.log_prob(residual), math.nan).to(self.loc.dtype)
@@ -237,6 +298,17 @@ class ConditionalNormal(_Normal):
 
     Attributes:
         nodes: The missing nodes, int64 of shape ``(num_missing,)``, increasing.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> K = pc.LaplacianPrecision(graph)(tau=1.0, gamma=0.5)
+        >>> normal = pc.GraphNormal(torch.zeros(3), precision=K)
+        >>> missing = normal.condition(torch.tensor([1.0, math.nan, math.nan]))
+        >>> missing
+        ConditionalNormal(missing=2)
+        >>> missing.nodes, missing.mean
+        (tensor([1, 2]), tensor([0.5455, 0.3636]))
     """
 
     def __repr__(self) -> str:

@@ -61,6 +61,14 @@ class Latent(ABC):
     def leave_one_out(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each observed ``x_i`` given the other observed ones."""
 
+    def variance_error(self) -> Tensor:
+        """The standard errors of ``scale() ** 2``, zero where it is exact."""
+        return torch.zeros(*self.batch_shape, self.num_nodes, dtype=torch.float64)
+
+    def variance_spread(self) -> Tensor | None:
+        """See ``Solver.inverse_diagonal_spread``; None where ``scale`` is exact."""
+        return None
+
     @abstractmethod
     def as_precision(self) -> tuple[SparsePrecision, Tensor]:
         """A sparse precision with perhaps more nodes, and where this vector's are among them."""
@@ -81,8 +89,14 @@ class PrecisionLatent(Latent):
     def scale(self) -> Tensor:
         return self.precision.scale()
 
+    def variance_error(self) -> Tensor:
+        return self.precision.solver.inverse_diagonal_error()
+
+    def variance_spread(self) -> Tensor | None:
+        return self.precision.solver.inverse_diagonal_spread()
+
     def sample(self, shape: torch.Size) -> Tensor:
-        return self.precision.color(torch.randn(shape, dtype=torch.float64))
+        return self.precision.draw(shape)
 
     def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
         constant = int(observed.sum()) * _LOG_2PI / 2

@@ -82,15 +82,20 @@ class LeaveOneOut:
     @classmethod
     def of(cls, law: Any, value: Tensor) -> LeaveOneOut:
         """That of some values under a ``GaussianCopula`` or ``GraphNormal``."""
-        scores = value_scores(law, value)
-        if getattr(law, "_is_exact", False):
-            parts = _particle_parts(law, value)
-            return cls(*parts, scores, lambda z: _to_value(law, z))
-        return cls.from_scores(law, scores)
+        return cls.from_scores(law, value_scores(law, value))
 
     @classmethod
-    def from_scores(cls, law: Any, scores: Scores) -> LeaveOneOut:
-        """That of values whose normal scores are known, others conditioned on as points."""
+    def from_scores(cls, law: Any, scores: Scores, *, discrete: str | None = None) -> LeaveOneOut:
+        """That of values whose normal scores are known.
+
+        Args:
+            law: A ``GaussianCopula`` or ``GraphNormal``.
+            scores: The normal scores.
+            discrete: How other discrete nodes are conditioned on: ``"midpoint"``, or None for the
+                rule of the law.
+        """
+        if discrete is None and getattr(law, "_is_exact", False):
+            return cls(*_particle_parts(law, scores), scores, lambda z: _to_value(law, z))
         node_scale = law.latent.scale()
         x = scores.point * node_scale
         moments = law._by_pattern(_moments, x, scores.observed)  # (*sample, *batch, num_nodes, 2)
@@ -212,30 +217,29 @@ def simulated_scores(law: Any, sample_shape: Any, observed: Tensor) -> Scores:
     return Scores(torch.where(discrete, point, z), lower, upper, pattern)
 
 
-def _particle_parts(law: Any, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _particle_parts(law: Any, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
     """Means, standard deviations and log weights under the exact rules, one part a particle.
 
     A particle ``x`` is drawn given all values. Left to ``x_i`` given the rest of it, it stands for
     the other values alone once its weight is divided by ``p(y_i | x_-i)``.
     """
-    rows, _, leading = exact.rows_of(law, value)
-    scale = law.latent.scale().detach()
+    scale, discrete, observed = law.latent.scale().detach(), law.discrete_nodes, scores.observed
     with torch.no_grad():
+        z = torch.where(observed & ~discrete, scores.upper, 0.0)
+        lower = torch.where(observed & discrete, scores.lower, 0.0)
+        upper = torch.where(observed & discrete, scores.upper, 0.0)
+        rows = exact.rows_between(law, z, lower, upper, observed)
         each = [torch.stack(_row_parts(row)) for row in rows]  # (3, particles, num_nodes)
-        stacked = torch.stack(each, 2).reshape(*each[0].shape[:2], *leading, law.num_nodes)
-        observed = ~torch.isnan(law._checked_value(value)[0])
+        stacked = torch.stack(each, 2).reshape(*each[0].shape[:2], *z.shape)
         mean, deviation, log_weights = torch.where(observed, stacked, math.nan)
     return mean / scale, deviation / scale, log_weights
 
 
 def _row_parts(row: exact.Row) -> tuple[Tensor, Tensor, Tensor]:
-    x, K = row.vectors(), row.precision.detach()
-    mean = (x - K.matvec(x) / K.diagonal)[:, row.place]
-    deviation = K.diagonal.rsqrt()[row.place].expand_as(mean)
+    mean, deviation, log_weights = row.leave_one_out()
     lower, upper, at = ((end - mean) / deviation for end in (row.lower, row.upper, row.x))
     log_density = torch.where(row.boxed, log_normal_interval(lower, upper), -at.square() / 2)
-    log_weights = torch.from_numpy(row.box.particles.weights).log().unsqueeze(-1) - log_density
-    return mean, deviation, torch.log_softmax(log_weights, 0)
+    return mean, deviation, torch.log_softmax(log_weights - log_density, 0)
 
 
 def _to_value(law: Any, z: Tensor) -> Tensor:

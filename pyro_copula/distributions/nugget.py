@@ -73,9 +73,14 @@ class NuggetLatent(Latent):
         variance = self.precision.variance()[..., self.nodes]
         return (self.gain.square() * variance + self.nugget.unsqueeze(-1)).sqrt()
 
+    def variance_error(self) -> Tensor:
+        if self._unit:
+            return super().variance_error()
+        return self.gain.square() * self.precision.solver.inverse_diagonal_error()[..., self.nodes]
+
     def sample(self, shape: torch.Size) -> Tensor:
         field_shape = (*shape[:-1], self.precision.num_nodes)
-        x = self.precision.color(torch.randn(field_shape, dtype=torch.float64))
+        x = self.precision.draw(field_shape)
         noise = torch.randn(shape, dtype=torch.float64)
         return self.gain * x[..., self.nodes] + self.nugget.sqrt().unsqueeze(-1) * noise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
 from .job import Job, versions
-from .options import Options, resolve
+from .options import Options, resolve, validation_nodes
 from .result import Ensemble, Fit
+from .stacking import stack
 from .training import Schedule
 
 #: The distance between the seeds of restarts, so that chains and restarts do not share any.
@@ -26,7 +28,7 @@ _SEED_STEP = 1000
 
 
 def fit(
-    model: CopulaGNN,
+    model: CopulaGNN | Sequence[CopulaGNN],
     data: Any,
     observed: Tensor | None = None,
     method: str = "mle",
@@ -56,7 +58,9 @@ def fit(
     numbers are left as they were. Ctrl-C ends a fit with the best state so far.
 
     Args:
-        model: The model.
+        model: The model; or several, fitted one after the other and stacked: the prediction is a
+            mixture of them with weights by their log score at the validation nodes. A recipe may
+            hold several models too; see ``model.variants()``.
         data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN.
@@ -73,7 +77,8 @@ def fit(
         weight_decay: On the network only, and there not on a linear skip; 5e-4 by default.
         optimizer: Any class of torch.optim with groups of parameters; Adam by default.
         schedule: How long to train; see :class:`Schedule`.
-        restarts: Fit so many times from different seeds and predict with the equal mixture.
+        restarts: Fit each model so many times from different seeds and predict with the equal
+            mixture, or, of several models, with their stack.
         refine: For ``"mle"`` and ``"map"``: whether the global parameters are moved to their
             maximum given all observed values, once the network is trained. Training stops by
             validation score, which hardly depends on some of them, and leaves those near where
@@ -104,10 +109,7 @@ def fit(
         >>> found.predict().nodes[:3]
         tensor([ 0, 10, 20])
     """
-    if not isinstance(model, CopulaGNN):
-        raise InvalidArgumentError(
-            "model", "a CopulaGNN", type(model).__name__, 'Pass CopulaGNN("sage", "normal", "car").'
-        )
+    models = _models(model, method, start)
     given = {
         "method": method,
         "seed": seed,
@@ -126,27 +128,64 @@ def fit(
         "progress": progress,
         "judge": judge,
     }
-    options = resolve(model, given, alone=start is not None)
-    nodes = NodeData.from_pyg(data, observed, model.exposure)
+    options = resolve(models[0], given, alone=start is not None)
+    nodes = NodeData.from_pyg(data, observed, models[0].exposure)
     if start is not None:
-        _check_start(start, model, nodes)
+        _check_start(start, models[0], nodes)
+    if len(models) > 1:  # fits can be compared only at the same nodes
+        held_out = validation_nodes(options.validation, nodes, options.seed)
+        options = replace(options, validation=held_out)
     names = _node_names(data, start)
     with _isolated(), warnings.catch_warnings():
         # A state on the way says nothing about the data: the fitted one is looked at below.
         warnings.simplefilter("ignore", MidpointWarning)
-        store = _checkpoint(checkpoint, model, nodes, options, start)
+        store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
-        for k in range(options.restarts):
+        for v, k in itertools.product(range(len(models)), range(options.restarts)):
             own = replace(options, seed=options.seed + _SEED_STEP * k)
-            fits.append(Job(model, nodes, own, start, store, f"restart {k}", names).run())
+            name = f"restart {k}" if v == 0 else f"model {v}, restart {k}"
+            fits.append(Job(models[v], nodes, own, start, store, name, names).run())
             if fits[-1].interrupted:
                 break
     with torch.no_grad():
         fits[0].model.joint().log_prob(nodes.y)  # warns if the midpoint rule is poor here
-    if options.restarts == 1:
+    asked = len(models) * options.restarts
+    if asked == 1:
         return fits[0]
-    settings = {**fits[0].settings, "restarts": options.restarts}
+    settings = {**fits[0].settings, "restarts": options.restarts, "fits": asked}
+    if len(models) > 1:
+        return Ensemble(stack(fits, held_out), settings | {"models": len(models)})
     return Ensemble(fits, settings)
+
+
+def _models(model: Any, method: str, start: Fit | None) -> list[CopulaGNN]:
+    """The models to fit: those given, or those of the recipe of the one given."""
+    several = list(model) if isinstance(model, Sequence) else [model]
+    wrong = [type(one).__name__ for one in several if not isinstance(one, CopulaGNN)]
+    if wrong or not several:
+        raise InvalidArgumentError(
+            "model",
+            "a CopulaGNN, or a list of them",
+            wrong[0] if wrong else "an empty list",
+            'Pass CopulaGNN("sage", "normal", "car").',
+        )
+    if len({one.exposure for one in several}) > 1:
+        raise InvalidArgumentError(
+            "model",
+            "models with the same exposure",
+            f"{[one.exposure for one in several]}",
+            "Densities of different outcomes cannot be compared.",
+        )
+    # A posterior is given all observed values: there are none left to weigh models by.
+    alone = start is not None or method in ("svi", "nuts")
+    if alone and len(several) > 1:
+        raise InvalidArgumentError(
+            "model",
+            'one model with `start` or with method "svi" or "nuts"',
+            f"{len(several)} models",
+            'Stack with method="mle" or "map", or fit them one by one.',
+        )
+    return several if alone or len(several) > 1 else several[0].variants()
 
 
 @contextmanager
@@ -161,16 +200,22 @@ def _isolated() -> Iterator[None]:
 
 
 def _checkpoint(
-    path: str | Path | None, model: CopulaGNN, data: NodeData, options: Options, start: Fit | None
+    path: str | Path | None,
+    models: Sequence[CopulaGNN],
+    data: NodeData,
+    options: Options,
+    start: Fit | None,
 ) -> Checkpoint:
     if path is None:
         return Checkpoint(None, {})
     pyro.set_rng_seed(options.seed)
-    built = model.build(data) if start is None else start.model
+    built = models[0].build(data) if start is None else start.model
     return Checkpoint(
         Path(path),
         {
-            "model": digest(model.specification(), repr(built.backbone), built.priors),
+            "model": digest(
+                [one.specification() for one in models], repr(built.backbone), built.priors
+            ),
             "first parameters": digest(built.state_dict()),
             "data": digest(data.x, data.graph.edges, data.y, data.exposure),
             "seed": digest(options.seed),

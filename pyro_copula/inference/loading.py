@@ -47,7 +47,10 @@ def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble
     if read_kind(path) == "ensemble":
         record = read_record(path, "ensemble")
         fits = [_fit(path, part, model) for part in record["fits"]]
-        return Ensemble(fits, record["settings"])
+        members = record.get("members", range(len(fits)))
+        if not all(isinstance(k, int) and 0 <= k < len(fits) for k in members):
+            raise FitFileError(str(path), "names a fit that is not in it", "Fit and save again.")
+        return Ensemble([fits[k] for k in members], record["settings"])
     return _fit(path, read_record(path, "fit"), model)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +50,9 @@ class Predictor:
                 nodes alone, say). ``"none"``: every node from its marginal alone, as if nothing
                 were observed; features made of neighbours' outcomes stay as they are.
             nodes: Some of these nodes only, by number, or by name if the data have names.
+
+        Returns:
+            The predictive law; it is exact, and draws only for ``samples``.
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
             raise InvalidArgumentError(
@@ -62,9 +65,9 @@ class Predictor:
             if torch.is_tensor(given):
                 hidden = data.observed & ~_checked_mask(given, data.observed)
                 y = data.hide(hidden).y
-                parts = [law.condition(y) for law in self._laws(hidden)]
+                parts = _each(self._laws(hidden), lambda law: law.condition(y))
             elif given == "none":
-                parts = [law.unconditional() for law in self._laws()]
+                parts = _each(self._laws(), lambda law: law.unconditional())
             elif given == "observed":
                 if bool(data.observed.all()):
                     raise InvalidArgumentError(
@@ -73,7 +76,7 @@ class Predictor:
                         '"observed"',
                         "There is no missing node to predict.",
                     )
-                parts = [law.condition(data.y) for law in self._laws()]
+                parts = _each(self._laws(), lambda law: law.condition(data.y))
             else:
                 raise InvalidArgumentError(
                     "given",
@@ -101,10 +104,22 @@ class Predictor:
             num_simulations: The number of data sets to draw from it for comparison.
             false_alarm_rate: The chance, at most, that a right model gets a problem told.
             seed: Of the draws.
+
+        Returns:
+            The diagnosis; print it.
         """
         return diagnose_fit(
             self, num_simulations=num_simulations, false_alarm_rate=false_alarm_rate, seed=seed
         )
+
+
+def _each(laws: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """A function of each law; once for a law that is in the list more than once."""
+    done: dict[int, Any] = {}
+    for law in laws:
+        if id(law) not in done:
+            done[id(law)] = function(law)
+    return [done[id(law)] for law in laws]
 
 
 def _checked_mask(given: Tensor, observed: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,9 @@ class Fit(Predictor):
         Args:
             method: As in :func:`pyro_copula.fit`; ``"nuts"`` samples where this fit ended.
             **options: As there; those of this fit are not taken over, except for the seed.
+
+        Returns:
+            A new fit; this one stays as it is.
         """
         from .fitting import fit
 
@@ -118,13 +123,24 @@ class Fit(Predictor):
         return fit(self.model, self.model.data, method=method, start=self, **options)
 
     def plot_history(self, axes: Any = None) -> Any:
-        """Draws the loss at every step and the validation score at every look."""
+        """Draws the loss at every step and the validation score at every look.
+
+        Args:
+            axes: Matplotlib axes to draw on; new ones by default.
+
+        Returns:
+            The axes.
+        """
         from .plots import plot_history
 
         return plot_history(self.history, axes)
 
     def save(self, path: str | Path) -> None:
-        """Writes the fit to a file that :func:`pyro_copula.load_fit` reads."""
+        """Writes the fit to a file that :func:`pyro_copula.load_fit` reads.
+
+        Args:
+            path: The file to write. It holds numbers and text, and no code.
+        """
         write_record(Path(path), "fit", self._record())
 
     def _record(self) -> dict[str, Any]:
@@ -147,7 +163,11 @@ class Fit(Predictor):
         }
 
     def summary(self) -> str:
-        """The fit in words."""
+        """The fit in words.
+
+        Returns:
+            The text, which printing the fit shows, too.
+        """
         data = self.model.data
         observed = int(data.observed.sum())
         lines = [
@@ -190,10 +210,10 @@ class Fit(Predictor):
 
 @dataclass(repr=False)
 class Ensemble(Predictor):
-    """Several fits of the same model from different seeds, predicting as an equal mixture.
+    """Several fits, predicting as an equal mixture: restarts of a model, or a stack of models.
 
     Attributes:
-        fits: The fits.
+        fits: The fits. In a stack a fit counts as often as it is in the list.
         settings: The options that were used.
 
     Example:
@@ -228,27 +248,56 @@ class Ensemble(Predictor):
 
     @property
     def scalars(self) -> dict[str, float]:
-        """The global parameters, averaged over the fits."""
-        rows = [fit.scalars for fit in self.fits]
-        return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+        """The global parameters, each averaged over the fits that have it."""
+        rows: dict[str, list[float]] = {}
+        for fit in self.fits:
+            for name, value in fit.scalars.items():
+                rows.setdefault(name, []).append(value)
+        return {name: sum(values) / len(values) for name, values in rows.items()}
+
+    @property
+    def members(self) -> list[tuple[Fit, float]]:
+        """The different fits, each with its weight in the mixture."""
+        count = Counter(id(fit) for fit in self.fits)
+        return [(fit, count[id(fit)] / len(self.fits)) for fit in _different(self.fits)]
 
     @property
     def _data(self) -> NodeData:
         return self.model.data
 
     def _laws(self, hidden: Tensor | None = None) -> list[Any]:
-        return [law for fit in self.fits for law in fit._laws(hidden)]
+        laws = {id(fit): fit._laws(hidden) for fit in _different(self.fits)}
+        return [law for fit in self.fits for law in laws[id(fit)]]
 
     def save(self, path: str | Path) -> None:
-        """Writes the fits to a file that :func:`pyro_copula.load_fit` reads."""
-        record = {"fits": [fit._record() for fit in self.fits], "settings": self.settings}
+        """Writes the fits to a file that :func:`pyro_copula.load_fit` reads.
+
+        Args:
+            path: The file to write. It holds numbers and text, and no code.
+        """
+        different = _different(self.fits)
+        place = {id(fit): k for k, fit in enumerate(different)}
+        record = {
+            "fits": [fit._record() for fit in different],
+            "members": [place[id(fit)] for fit in self.fits],
+            "settings": self.settings,
+        }
         write_record(Path(path), "ensemble", record)
 
     def __repr__(self) -> str:
-        ended = sum(fit.converged for fit in self.fits)
-        asked = self.settings.get("restarts", len(self.fits))
-        of = f" of {asked}" if asked != len(self.fits) else ""
-        return (
-            f"Ensemble of {len(self.fits)}{of} fits, {ended} converged\n{self.fits[0].summary()}\n"
-            "  next: .predict()  .diagnose()  .fits[k]  .save(path)"
-        )
+        different = _different(self.fits)
+        ended = sum(fit.converged for fit in different)
+        onward = "  next: .predict()  .diagnose()  .fits[k]  .save(path)"
+        if self.settings.get("models", 1) == 1:
+            asked = self.settings.get("restarts", len(self.fits))
+            of = f" of {asked}" if asked != len(self.fits) else ""
+            head = f"Ensemble of {len(self.fits)}{of} fits, {ended} converged"
+            return f"{head}\n{self.fits[0].summary()}\n{onward}"
+        head = f"Stack of {len(different)} of {self.settings['fits']} fits, {ended} converged"
+        rows = [f"  {weight:.0%} {fit.model!r}" for fit, weight in self.members]
+        return "\n".join([head, *rows, onward])
+
+
+def _different(fits: Sequence[Fit]) -> list[Fit]:
+    """The fits without repetitions, in order."""
+    return list({id(fit): fit for fit in fits}.values())

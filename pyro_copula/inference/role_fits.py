@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,13 +20,61 @@ from ..parallel import run_each
 from .fitting import fit
 from .role_report import MODELS, GraphRoles
 
+#: The fold, whether the network sees the graph, its place among those, whether there is a copula.
+Task = tuple[int, bool, int, bool]
+
+
+class Network(NamedTuple):
+    """A network that may stand for its kind.
+
+    Attributes:
+        name: What the report calls it.
+        options: The arguments of a model that make it.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, backbone: Any) -> Network:
+        """A backbone as it is."""
+        return cls(_word(backbone), {"backbone": backbone})
+
+
+#: A network is taken in place of a simpler one if its mean validation score is better by about one
+#: standard error: two networks differ by so many nats at a node, as a standard deviation.
+_SPREAD = 1.0
+
+#: What is tried by default, the simplest first. With few nodes a hidden layer may cost more than it
+#: brings: hence a linear network of each kind.
+WITHOUT_GRAPH = (
+    Network("linear", {"backbone": "linear"}),
+    Network("mlp", {"backbone": "mlp", "linear_skip": True}),
+)
+WITH_GRAPH = (
+    Network("linear gcn", {"backbone": "gcn", "num_layers": 1, "linear_skip": True}),
+    Network("sage", {"backbone": "sage", "linear_skip": True}),
+)
+
 
 @dataclass(frozen=True)
 class RoleFits:
-    """What all fits share. ``data`` has every value, those to be scored included."""
+    """What all fits share. ``data`` has every value, those to be scored included.
+
+    Attributes:
+        data: The data.
+        networks: Networks that do not see the graph, and networks that do, the simplest first. Of
+            several, the first is taken unless another has a clearly better validation score.
+        precision: The precision of the copula.
+        model_options: Arguments of every model.
+        fit_options: Arguments of every fit.
+        held_out: The nodes to score, or None for folds.
+        folds: The number of folds.
+        seed: Of everything random.
+    """
 
     data: NodeData
-    networks: tuple[Any, Any]
+    networks: tuple[Sequence[Network], Sequence[Network]]
     precision: Any
     model_options: Mapping[str, Any]
     fit_options: Mapping[str, Any]
@@ -44,14 +92,10 @@ class RoleFits:
         hidden[known[order[fold :: self.folds]]] = True
         return hidden
 
-    def model(self, name: str) -> CopulaGNN:
-        """One of the four models."""
-        sees_graph, has_copula = MODELS[name]
-        return CopulaGNN(
-            self.networks[sees_graph],
-            precision=self.precision if has_copula else "none",
-            **self.model_options,
-        )
+    def model(self, network: Network, has_copula: bool) -> CopulaGNN:
+        """A model with a network, with or without the copula."""
+        precision = self.precision if has_copula else "none"
+        return CopulaGNN(**{**network.options, **self.model_options, "precision": precision})
 
     def check(self) -> None:
         """Whether there are values enough for every fold, and models can be made."""
@@ -63,8 +107,9 @@ class RoleFits:
                 repr(self.folds),
                 "Use 5, or pass `held_out` for a single split.",
             )
-        for name in MODELS:
-            self.model(name)
+        for network in (*self.networks[0], *self.networks[1]):
+            for has_copula in (False, True):
+                self.model(network, has_copula)
 
     def run(self, jobs: int, progress: bool) -> GraphRoles:
         """Fits and scores all models; if it is interrupted, the finished folds."""
@@ -78,35 +123,82 @@ def _run(
     """What every finished fit gave, by fold and model, and whether the user ended it."""
     from tqdm.auto import tqdm
 
-    tasks = [(fold, name) for fold in range(setup.folds) for name in MODELS]
+    trials = [
+        (fold, sees_graph, place, False)
+        for sees_graph in (False, True)
+        for place in range(len(setup.networks[sees_graph]))
+        for fold in range(setup.folds)
+        if len(setup.networks[sees_graph]) > 1
+    ]
     results: dict[tuple[int, str], dict[str, Any]] = {}
-    try:
-        with (
-            tqdm(total=len(tasks), desc="graph roles", disable=not progress) as bar,
-            closing(run_each(partial(_fitted, setup), tasks, jobs)) as finished,
-        ):
-            for result in finished:
-                if result["interrupted"]:
-                    raise KeyboardInterrupt
-                results[result["task"]] = result
+    with tqdm(desc="graph roles", disable=not progress) as bar:
+        tried = {}
+        for result in _each(setup, trials, jobs):
+            tried[result["task"]] = result
+            bar.update()
+        places = [_choice(setup, tried, sees_graph) for sees_graph in (False, True)]
+        tasks = [
+            (fold, sees_graph, places[sees_graph], has_copula)
+            for fold in range(setup.folds)
+            for sees_graph, has_copula in MODELS.values()
+        ]
+        known = [tried[task] for task in tasks if task in tried]
+        rest = [task for task in tasks if task not in tried]
+        results.update({(result["fold"], result["name"]): result for result in known})
+        try:
+            for result in _each(setup, rest, jobs):
+                results[result["fold"], result["name"]] = result
                 bar.update()
-    except KeyboardInterrupt:
-        complete = {k for k in range(setup.folds) if all((k, name) in results for name in MODELS)}
-        if not complete:
-            raise
-        return {task: x for task, x in results.items() if task[0] in complete}, True
+        except KeyboardInterrupt:
+            folds = range(setup.folds)
+            complete = {k for k in folds if all((k, name) in results for name in MODELS)}
+            if not complete:
+                raise
+            return {task: x for task, x in results.items() if task[0] in complete}, True
     return results, False
 
 
-def _fitted(setup: RoleFits, task: tuple[int, str]) -> dict[str, Any]:
+def _each(setup: RoleFits, tasks: Sequence[Task], jobs: int) -> Iterator[dict[str, Any]]:
+    """What fits give, as they end.
+
+    Raises:
+        KeyboardInterrupt: If one of them was interrupted.
+    """
+    with closing(run_each(partial(_fitted, setup), tasks, jobs)) as finished:
+        for result in finished:
+            if result["interrupted"]:
+                raise KeyboardInterrupt
+            yield result
+
+
+def _choice(setup: RoleFits, tried: Mapping[Task, dict[str, Any]], sees_graph: bool) -> int:
+    """The place of the network for all folds: the first, unless another is clearly better.
+
+    Validation nodes of all folds count together, for those of one fold are too few to tell. So a
+    fold's values have a say in the choice of its network, and in nothing else.
+    """
+    best, best_score = 0, math.nan
+    for place in range(len(setup.networks[sees_graph])):
+        found = [result for task, result in tried.items() if task[1:3] == (sees_graph, place)]
+        if not found:
+            return 0
+        score = sum(result["validation"] for result in found) / len(found)
+        margin = _SPREAD / math.sqrt(sum(result["judged"] for result in found))
+        if place == 0 or score > best_score + margin:
+            best, best_score = place, score
+    return best
+
+
+def _fitted(setup: RoleFits, task: Task) -> dict[str, Any]:
     """Fits one model without one fold, and scores that fold."""
-    fold, name = task
+    fold, sees_graph, place, has_copula = task
+    network = setup.networks[sees_graph][place]
     hidden = setup.hidden(fold)
     data = setup.data.hide(hidden)
     options = {"progress": False, "seed": setup.seed + fold, **setup.fit_options}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = fit(setup.model(name), data, **options)
+        found = fit(setup.model(network, has_copula), data, **options)
         nodes = hidden.nonzero().squeeze(-1)
         if setup.held_out is None:
             scores = _leave_one_out(found, setup.data.y)[nodes]
@@ -120,13 +212,19 @@ def _fitted(setup: RoleFits, task: tuple[int, str]) -> dict[str, Any]:
             )
     fits = getattr(found, "fits", [found])
     family = found.model.specification()["marginal"]
+    name = next(name for name, uses in MODELS.items() if uses == (sees_graph, has_copula))
     return {
         "task": task,
+        "fold": fold,
+        "name": name,
+        "network": network.name,
         "nodes": nodes,
         "scores": scores.double(),
+        "validation": sum(one.history.best_score for one in fits) / len(fits),
+        "judged": fits[0].settings["validation_nodes"],
         "converged": found.converged,
         "interrupted": any(one.interrupted for one in fits),
-        "midpoint": bool(midpoint) and MODELS[name][1],  # without a copula the rule has no say
+        "midpoint": bool(midpoint) and has_copula,  # without a copula the rule has no say
         "marginal": family if isinstance(family, str) else family["family"],
     }
 
@@ -158,12 +256,12 @@ def _log_density(law: Any, y: Tensor) -> Tensor:
 def _report(
     setup: RoleFits, results: dict[tuple[int, str], dict[str, Any]], interrupted: bool
 ) -> GraphRoles:
-    finished = sorted({fold for fold, _ in results})
-    nodes = torch.cat([results[fold, "neither"]["nodes"] for fold in finished])
+    finished = sorted({k for k, _ in results})
+    nodes = torch.cat([results[k, "neither"]["nodes"] for k in finished])
+    fold = torch.cat([torch.full_like(results[k, "neither"]["nodes"], k) for k in finished])
     order = torch.argsort(nodes)
     scores = {
-        name: torch.cat([results[fold, name]["scores"] for fold in finished])[order]
-        for name in MODELS
+        name: torch.cat([results[k, name]["scores"] for k in finished])[order] for name in MODELS
     }
     for name, values in scores.items():
         if not bool(torch.isfinite(values).all()):
@@ -174,10 +272,12 @@ def _report(
                 f"a log density that is not finite at node {node} in the model {name!r}",
                 "Name a family with heavier tails or a larger support.",
             )
-    if any(result["midpoint"] for result in results.values()):
+    poor_midpoint = any(result["midpoint"] for result in results.values())
+    if poor_midpoint:
         warnings.warn(
-            "The midpoint rule, by which the copula is fitted, is a poor approximation here "
-            '(counts mostly 0 and 1?): discrete="exact" may bring more than is found.',
+            "The midpoint rule, by which the copulas are fitted, is a poor approximation here "
+            "(counts mostly 0 and 1?): the gain as correlation may come out wrong. Call "
+            'graph_roles(..., discrete="exact"), or discrete="ep", which is quicker.',
             MidpointWarning,
             stacklevel=4,
         )
@@ -189,13 +289,15 @@ def _report(
     return GraphRoles(
         scores,
         nodes[order],
-        networks=(_word(setup.networks[0]), _word(setup.networks[1])),
+        fold=None if setup.held_out is not None else fold[order],
+        networks=tuple(results[finished[0], k]["network"] for k in ("neither", "both")),
         scored=scored,
         marginal=first["marginal"],
         precision=_word(setup.precision),
         unconverged=sum(not result["converged"] for result in results.values()),
         num_fits=len(results),
         interrupted=interrupted,
+        poor_midpoint=poor_midpoint,
         settings={
             "seed": setup.seed,
             "folds": setup.folds,

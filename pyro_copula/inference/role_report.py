@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -81,6 +82,7 @@ class GraphRoles:
         log_density: Of the four models ``"neither"``, ``"representation"``, ``"correlation"`` and
             ``"both"``: the log predictive density at each scored node, ``(num_scored,)``.
         nodes: The scored nodes.
+        fold: The fold of each, ``(num_scored,)``, or None if all were scored by the same fits.
         networks: The network without the graph, and the one with it, in words.
         scored: How nodes were scored, in words.
         marginal: The family of the marginals.
@@ -88,6 +90,7 @@ class GraphRoles:
         unconverged: How many of the fits stopped while they were still improving.
         num_fits: How many fits there were.
         interrupted: Whether the user ended the run; the folds that were finished are there.
+        poor_midpoint: Whether the copulas were fitted by the midpoint rule where it is poor.
         settings: The options that were used.
 
     Example:
@@ -105,11 +108,15 @@ class GraphRoles:
             representation given correlation    0.0   0.0      0.000 0.000
             correlation given representation   25.0   4.2      0.500 0.084
           verdict: mostly correlation
+            the graph network brings nothing that can be told from noise (0 ± 0) alone, and brings
+              nothing that can be told from noise (0 ± 0) beside the copula
+            the copula brings 25 ± 4 nats alone, and brings 25 ± 4 nats beside the graph network
           next: .plot()  .to_frame()  .gains  .log_density
     """
 
     log_density: dict[str, Tensor]
     nodes: Tensor
+    fold: Tensor | None = None
     networks: tuple[str, str] = ("without graph", "with graph")
     scored: str = ""
     marginal: str = ""
@@ -117,56 +124,94 @@ class GraphRoles:
     unconverged: int = 0
     num_fits: int = 4
     interrupted: bool = False
+    poor_midpoint: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def gains(self) -> dict[str, Gain]:
-        """The gains by role; their errors are those of paired differences."""
+        """The gains by role, with the standard errors of paired differences.
+
+        Nodes of one fold are scored by the same fits and share their luck. So the variance of a
+        difference is estimated twice, from all nodes and from the means of the folds, and the
+        larger estimate is taken.
+        """
+        return {role: self._gain(role, *pair) for role, pair in GAINS.items()}
+
+    @cached_property
+    def needs(self) -> dict[str, Gain]:
+        """What it costs to do without a role: the better model that has it over the better without.
+
+        As a rule this is what the role adds to the other one. It differs where the model with both
+        predicts worse than a simpler one: that one then stands for the role.
+        """
         return {
-            role: _gain(role, self.log_density[better], self.log_density[worse])
-            for role, (better, worse) in GAINS.items()
+            role: self._gain(role, self._best(place), self._best(place, False))
+            for place, role in enumerate(("representation", "correlation"))
         }
+
+    def _gain(self, role: str, better: str, worse: str) -> Gain:
+        difference = (self.log_density[better] - self.log_density[worse]).double()
+        n = len(difference)
+        variance = float(torch.var(difference)) if n > 1 else math.inf
+        if self.fold is not None:
+            variance = max(variance, _between(difference, self.fold))
+        return Gain(role, float(difference.sum()), math.sqrt(n * variance), n)
+
+    def _best(self, place: int, with_role: bool = True) -> str:
+        """The model of the highest log density among those with a role, or without it."""
+        names = [name for name, uses in MODELS.items() if uses[place] == with_role]
+        return max(names, key=lambda name: float(self.log_density[name].sum()))
 
     @property
     def verdict(self) -> str:
-        """What the graph is good for, in words.
+        """What the graph is good for, in words that follow from the gains.
 
-        A gain above two standard errors (and four nats) counts. Both roles are named if each adds
-        to the other; one is the main one if it adds five times as much, or if the other adds
-        nothing.
+        A gain counts above two standard errors (and four nats). A role is named if the models
+        without it are worse (:attr:`needs`); a gain that it brings alone does not suffice, for the
+        other role may bring the same. Of two roles that are named one is the main one if it is
+        needed five times as much.
         """
-        alone = self.gains["representation"].sure, self.gains["correlation"].sure
-        added = (
-            self.gains["representation given correlation"],
-            self.gains["correlation given representation"],
-        )
-        if not (any(alone) or self.gains["both"].sure):
-            if self.gains["both"].lost:
-                return "the graph brings nothing: models that use it predict worse"
-            return "the graph brings nothing that can be told from noise"
-        by_representation, by_correlation = added
-        if by_representation.sure and by_correlation.sure:
-            if by_correlation.total > _MAIN * by_representation.total:
+        representation, correlation = self.needs["representation"], self.needs["correlation"]
+        if representation.sure and correlation.sure:
+            if correlation.total > _MAIN * representation.total:
                 return "mostly correlation, and some representation"
-            if by_representation.total > _MAIN * by_correlation.total:
+            if representation.total > _MAIN * correlation.total:
                 return "mostly representation, and some correlation"
             return "both representation and correlation"
-        if by_correlation.sure:
-            return "mostly correlation"
-        if by_representation.sure:
-            return "mostly representation"
-        # Neither adds to the other: which one does more alone?
-        difference = _gain("", self.log_density["correlation"], self.log_density["representation"])
-        if not any(alone):
+        if representation.sure or correlation.sure:
+            roles = [representation, correlation]
+            clear, unclear = roles if representation.sure else roles[::-1]
+            if clear.total > unclear.total:
+                return f"mostly {clear.role}"
+            return f"{clear.role}; {unclear.role} may bring more, or nothing"
+        alone = [self.gains[role].sure for role in ("representation", "correlation")]
+        if all(alone):
+            return "either representation or correlation: one can stand in for the other"
+        if any(alone) or self.gains["both"].sure:
             return "the graph helps, but by which role cannot be told"
-        if not alone[0] or difference.sure:
-            return "mostly correlation"
-        if not alone[1] or difference.lost:
-            return "mostly representation"
-        return "either representation or correlation: one can stand in for the other"
+        if all(self.gains[role].lost for role in ("representation", "correlation", "both")):
+            return "the graph brings nothing: models that use it predict worse"
+        return "the graph brings nothing that can be told from noise"
+
+    @property
+    def reasons(self) -> list[str]:
+        """The gains behind the verdict, as sentences."""
+        words = {"representation": "the graph network", "correlation": "the copula"}
+        found = []
+        for role, other in (list(words), list(words)[::-1]):
+            alone, added = self.gains[role], self.gains[f"{role} given {other}"]
+            found.append(f"{words[role]} {_brings(alone)} alone, and {_brings(added)} beside")
+            found[-1] += f" {words[other]}"
+            if alone.sure and not added.sure and self.needs[other].sure:
+                found[-1] += f": alone it stands in for a part of the {other}"
+        return found
 
     def to_frame(self) -> Any:
-        """A pandas table: one row a role, with the gain in nats and its standard error."""
+        """A pandas table: one row a role, with the gain in nats and its standard error.
+
+        Returns:
+            The table.
+        """
         import pandas as pd
 
         rows = self.gains.values()
@@ -179,7 +224,14 @@ class GraphRoles:
         return pd.DataFrame(columns, index=pd.Index(list(self.gains), name="role"))
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the gain of each role with an interval of two standard errors."""
+        """Draws the gain of each role with an interval of two standard errors.
+
+        Args:
+            axes: Matplotlib axes to draw on; new ones by default.
+
+        Returns:
+            The axes.
+        """
         from .role_plots import plot_roles
 
         return plot_roles(self, axes)
@@ -198,6 +250,12 @@ class GraphRoles:
                 f"{gain.per_node:>11.3f}{gain.per_node_se:>6.3f}"
             )
         lines.append(f"  verdict: {self.verdict}")
+        for reason in self.reasons:
+            lines += textwrap.wrap(reason, 96, initial_indent="    ", subsequent_indent="      ")
+        if self.poor_midpoint:
+            lines.append(
+                '  the midpoint rule is poor for these counts: call again with discrete="exact"'
+            )
         if self.interrupted:
             lines.append("  interrupted: only the finished folds are scored")
         if self.unconverged:
@@ -213,9 +271,20 @@ class GraphRoles:
         return f"GraphRoles: {len(self.nodes)} nodes scored{how}{law}"
 
 
-def _gain(role: str, better: Tensor, worse: Tensor) -> Gain:
-    """The sum of paired differences; its variance is n times that of one difference."""
-    difference = (better - worse).double()
-    n = len(difference)
-    se = math.sqrt(n) * float(torch.std(difference)) if n > 1 else math.inf
-    return Gain(role, float(difference.sum()), se, n)
+def _brings(gain: Gain) -> str:
+    """What a gain says, without saying more."""
+    if gain.sure:
+        return f"brings {gain.total:.0f} ± {gain.se:.0f} nats"
+    if gain.lost:
+        return f"loses {-gain.total:.0f} ± {gain.se:.0f} nats"
+    return f"brings nothing that can be told from noise ({gain.total:.0f} ± {gain.se:.0f})"
+
+
+def _between(difference: Tensor, fold: Tensor) -> float:
+    """The variance of a difference by the means of folds: that of all nodes if fits do not vary."""
+    parts = [difference[fold == k] for k in fold.unique()]
+    if len(parts) < 2:
+        return 0.0
+    center = difference.mean()
+    squares = sum(len(part) * float((part.mean() - center).square()) for part in parts)
+    return squares / (len(parts) - 1)

@@ -14,7 +14,7 @@ from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
 from ..models.families import automatic_family
 from .fitting import fit
-from .role_fits import RoleFits
+from .role_fits import WITH_GRAPH, WITHOUT_GRAPH, Network, RoleFits
 from .role_report import GraphRoles
 
 #: Networks that do not look at the graph.
@@ -31,10 +31,12 @@ def graph_roles(
     data: Any,
     observed: Tensor | None = None,
     *,
-    backbone: Any = "sage",
-    baseline: Any = "mlp",
+    backbone: Any = None,
+    baseline: Any = None,
     marginal: Any = "auto",
     precision: Any = "normalized_adjacency",
+    discrete: str = "midpoint",
+    refine: bool = True,
     folds: int = 5,
     held_out: Tensor | None = None,
     jobs: int = 1,
@@ -54,23 +56,40 @@ def graph_roles(
     nodes, as in leave-one-out. Parameters fitted to that very node would flatter the more flexible
     network, so the observed nodes are split into folds, and a node is scored by fits that had its
     whole fold hidden: neither trained on it nor stopped by it. Every observed node is scored once,
-    for ``4 * folds`` fits.
+    for ``4 * folds`` fits and, by default, ``2 * folds`` more that choose the networks.
 
     The standard error of a gain is :math:`\sqrt{n \operatorname{var}(d_i)}` of the paired
-    differences :math:`d_i`. It treats them as independent, and says nothing about fits that would
-    have come out differently from another seed; take gains of about two standard errors with care,
-    and use ``restarts`` to average over seeds.
+    differences :math:`d_i`. Nodes of one fold share their fits, which may have come out well or
+    badly; where the means of the folds differ more than those of independent differences would,
+    the variance is taken from them. With ``held_out`` there is one split, and nothing is known of
+    that: use ``restarts`` to average over fits.
+
+    The two roles can stand in for each other: what a graph network would explain, the copula of a
+    network without the graph sees as correlation, and a graph network smooths. So a gain of one
+    role alone does not show that role. The verdict names a role if models *without* it predict
+    worse, whatever else they have: representation, if the graph network gains over the copula
+    beside a network without the graph; correlation, if the copula gains beside the graph network.
 
     Args:
         data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN (and not held out).
-        backbone: The network that sees the graph, as in :class:`~pyro_copula.CopulaGNN`.
-        baseline: The network that does not.
+        backbone: The network that sees the graph, as in :class:`~pyro_copula.CopulaGNN`. By
+            default one of two, chosen with independent nodes by the validation scores of all
+            folds: a linear regression on a node's features and on the average of its
+            neighbourhood, or ``"sage"`` beside a linear regression if that is better by about a
+            standard error. A network that does not suit the data hides the role of representation.
+        baseline: The network that does not. By default ``"linear"``, or ``"mlp"`` beside a linear
+            regression, chosen likewise.
         marginal: The marginals of all four models. Normal ones have one scale for all nodes here,
             so that only the dependence differs; with ``{"family": "normal", "scale": "tied"}``
             those of the copula models have the variances of the precision, as in the paper.
         precision: The precision of the copula.
+        discrete: The rule for discrete marginals. A warning says if ``"midpoint"`` is poor for
+            the values: pass ``"exact"`` then, or ``"ep"``, which is quicker.
+        refine: As in :func:`~pyro_copula.fit`, but True by default: training that stops by
+            validation score may leave the dependence far from its maximum, and what one of two
+            copulas misses for that reason would be taken for a role.
         folds: The number of folds.
         held_out: Boolean, shape ``(num_nodes,)``: score these nodes in place of folds, each given
             the *observed* ones, with one fit a model: the comparison on a test set.
@@ -78,7 +97,7 @@ def graph_roles(
         seed: Of everything random.
         progress: Whether to show a progress bar; by default if this is a terminal.
         **options: Any other option of :class:`~pyro_copula.CopulaGNN` (``exposure``,
-            ``hidden_channels``, ``nugget``, ``discrete``) or of :func:`~pyro_copula.fit` (``lr``,
+            ``hidden_channels``, ``nugget``) or of :func:`~pyro_copula.fit` (``lr``,
             ``schedule``, ``restarts``, ``validation``).
 
     Returns:
@@ -95,7 +114,7 @@ def graph_roles(
         >>> roles.log_density["both"].shape
         torch.Size([34])
     """
-    for_model, for_fit = _split(options)
+    for_model, for_fit = _split({**options, "discrete": discrete, "refine": refine})
     _check_networks(backbone, baseline, precision, options)
     _check_counts(folds=folds, jobs=jobs)
     if held_out is not None:
@@ -103,7 +122,10 @@ def graph_roles(
     nodes = _read(data, observed, held_out, for_model.get("exposure"))
     setup = RoleFits(
         data=nodes,
-        networks=(baseline, backbone),
+        networks=(
+            WITHOUT_GRAPH if baseline is None else (Network.of(baseline),),
+            WITH_GRAPH if backbone is None else (Network.of(backbone),),
+        ),
         precision=precision,
         model_options={"marginal": _same_marginal(marginal, nodes), **for_model},
         fit_options=for_fit,
@@ -207,5 +229,5 @@ def _same_marginal(marginal: Any, data: NodeData) -> Any:
     if isinstance(marginal, str):
         marginal = {"family": marginal}
     if isinstance(marginal, Mapping) and marginal.get("family") == "normal":
-        return {"scale": "tied", **marginal}
+        return {"scale": "global", **marginal}
     return marginal

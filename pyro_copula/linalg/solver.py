@@ -12,7 +12,7 @@ is its own business, and so is what it keeps on the graph (ordering, symbolic an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -80,6 +80,30 @@ class Solver(ABC):
         quadratic = quadratic_form(self.graph, self.diagonal, self.off_diagonal, v)
         return (self.logdet() - block.logdet() - quadratic) / 2
 
+    def inverse_diagonal_error(self) -> Tensor:
+        """The standard errors of ``inverse_diagonal``, zero where it is not an estimate."""
+        return torch.zeros_like(self.diagonal)
+
+    def inverse_diagonal_spread(self) -> Tensor | None:
+        """Half the difference of two independent estimates, whose mean ``inverse_diagonal`` is.
+
+        A function of ``diag(K^-1)`` that is not linear can take the bias of its second order away
+        with it. None from a backend that does not estimate.
+        """
+        return None
+
+    def influence(self, observed: Tensor, weight: Tensor) -> Tensor | None:
+        """What every random probe says of ``log det K - log det K_mm + sum weight diag(K^-1)``.
+
+        Args:
+            observed: Boolean, shape ``(num_nodes,)``.
+            weight: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            Shape ``(probes, *sample, *batch)``; None from a backend that does not estimate.
+        """
+        return None
+
     @abstractmethod
     def logdet(self) -> Tensor:
         """``log det K``, of shape ``(*batch,)``."""
@@ -91,6 +115,15 @@ class Solver(ABC):
     @abstractmethod
     def half_solve(self, b: Tensor) -> Tensor:
         """``A b`` with some square ``A`` such that ``A A' = K^-1``; not differentiable in ``K``."""
+
+    def draw(self, shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Draws of ``N(0, K^-1)`` of the shape ``(*sample, *batch, num_nodes)``, no derivatives."""
+        return self.half_solve(torch.randn(shape, dtype=dtype).double()).to(dtype)
+
+    @property
+    def backend(self) -> Any:
+        """What to give as ``backend=`` for another solver like this one."""
+        return self.name
 
     @abstractmethod
     def selected_inverse(self) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,7 @@
 """The exact sparse backend: a supernodal factor on the graph's own pattern.
 
-Nothing of size ``num_nodes ** 2`` is ever formed. Derivatives are exact and of first order:
-
-    d log det K      = sum S_ij dK_ij                   S = K^-1 on the pattern
-    d (K^-1 b)       = -K^-1 dK x                       one more solve
-    d S along dK     = -(S dK S) on the pattern         one differentiated sweep
-
-Differentiating them once more raises :class:`~pyro_copula.errors.SecondOrderError`.
+Nothing of size ``num_nodes ** 2`` is ever formed. Derivatives are exact and of first order; that
+of the selected inverse is one differentiated sweep.
 """
 
 from __future__ import annotations
@@ -14,26 +9,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ..first_order import first_order_only
 from ..graph import Graph
-from ..shapes import broadcast_shapes
-from . import pattern
+from .functions import Elements, PatternSolver, on_pattern
 from .numeric import Factor, Pool
 from .resources import announce_compilation, check_memory
 from .solver import Solver
 from .symbolic import Plan, analyze, clamped_plan
 
-#: The values of no block.
-_NOTHING = np.empty(0)
-_HINT = 'Use backend="dense" for second derivatives, on graphs where it fits.'
 
-
-class SparseSolver(Solver):
+class SparseSolver(PatternSolver):
     """Factors ``K`` as ``B D B'`` in a fill-reducing order.
 
     The symbolic analysis is made once per graph, the numeric factor once per solver; both on
@@ -41,17 +29,6 @@ class SparseSolver(Solver):
     """
 
     name = "sparse"
-    second_order = False
-
-    def __init__(self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor) -> None:
-        batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
-        super().__init__(
-            graph,
-            diagonal.expand(*batch, graph.num_nodes),
-            off_diagonal.expand(*batch, graph.num_edges),
-        )
-        # By whether gradients are recorded: a result made without them must not be found later.
-        self._selected: dict[bool, tuple[Tensor, Tensor]] = {}
 
     @cached_property
     def factors(self) -> Factors:
@@ -65,33 +42,6 @@ class SparseSolver(Solver):
             other.__dict__["factors"] = self.factors
         return other
 
-    def logdet(self) -> Tensor:
-        return _LogDet.apply(self.factors, self.diagonal, self.off_diagonal)
-
-    def log_density(self, x: Tensor, observed: Tensor) -> Tensor:
-        block = None if bool(observed.all()) else self.restrict(~observed)
-        assert block is None or isinstance(block, SparseSolver)
-        return _LogDensity.apply(
-            self, block, observed, self.diagonal, self.off_diagonal, self._expanded(x)
-        )
-
-    def solve(self, b: Tensor) -> Tensor:
-        return _Solve.apply(self.factors, self.diagonal, self.off_diagonal, self._expanded(b))
-
-    def half_solve(self, b: Tensor) -> Tensor:
-        return _HalfSolve.apply(self.factors, self._expanded(b))
-
-    def selected_inverse(self) -> tuple[Tensor, Tensor]:
-        recorded = torch.is_grad_enabled()
-        if recorded not in self._selected:
-            self._selected[recorded] = _SelectedInverse.apply(
-                self.factors, self.diagonal, self.off_diagonal
-            )
-        return self._selected[recorded]
-
-    def inverse_diagonal(self) -> Tensor:
-        return self.selected_inverse()[0]
-
     def schur_diagonal(self, observed: Tensor) -> Tensor:
         known = observed.detach().cpu().numpy().astype(bool)
         if known.all():
@@ -101,238 +51,30 @@ class SparseSolver(Solver):
         factors = Factors(self.graph, plan, self.diagonal, self.off_diagonal)
         return _Schur.apply(factors, self.diagonal, self.off_diagonal)[..., observed]
 
-    def _expanded(self, b: Tensor) -> Tensor:
-        batch = self.diagonal.shape[:-1]
-        return b.expand(*broadcast_shapes(b.shape[:-1], batch), self.graph.num_nodes)
 
+class Factors(Elements):
+    """The factors of a batch of matrices."""
 
-class Factors:
-    """The factors of a batch of matrices on one graph; tensors in, tensors out.
-
-    Values are the diagonal and the edges in one vector, ``num_values`` long.
-    """
+    name = "sparse"
 
     def __init__(self, graph: Graph, plan: Plan, diagonal: Tensor, off_diagonal: Tensor) -> None:
+        super().__init__(graph, diagonal, off_diagonal)
         symbolic = analyze(graph)
         pool: Pool = graph.cached("pool", Pool)
-        self.graph = graph
-        self.batch = diagonal.shape[:-1]
-        values = _rows(torch.cat([diagonal.detach(), off_diagonal.detach()], -1))
         recorded = torch.is_grad_enabled() and (
             diagonal.requires_grad or off_diagonal.requires_grad
         )
-        needed = symbolic.bytes_needed(len(values), derivatives=recorded)
+        needed = symbolic.bytes_needed(len(self._values), derivatives=recorded)
         check_memory(
             needed - pool.free_bytes,
             f"The sparse factor of {graph.num_nodes:,} nodes",
-            "This graph's exact factor fills in. Use a smaller or sparser graph, fewer batch "
-            "elements at once, or a machine with more memory.",
+            'This graph\'s exact factor fills in. Use backend="iterative", a smaller or sparser '
+            "graph, fewer batch elements at once, or a machine with more memory.",
         )
-        self._values = values
-        self._factors = [
+        self.parts = [
             Factor(symbolic, plan, pool, value, element if self.batch else None)
-            for element, value in enumerate(values)
+            for element, value in enumerate(self._values)
         ]
-
-    def logdet(self) -> Tensor:
-        """The log determinants, ``(*batch,)``."""
-        values = [factor.logdet for factor in self._factors]
-        return torch.tensor(values, dtype=torch.float64).reshape(self.batch)
-
-    def selected_inverse(self, keep: bool) -> Tensor:
-        """The inverses on the pattern, ``(*batch, num_values)``."""
-        return self._stacked([factor.selected_inverse(keep) for factor in self._factors])
-
-    def tangent(self, direction: Tensor, weight: Tensor) -> Tensor:
-        """The derivatives of the inverses, ``(*batch, num_values)``; see ``Factor.tangent``."""
-        pairs = zip(self._factors, _rows(direction), _rows(weight), strict=True)
-        return self._stacked([factor.tangent(g, w) for factor, g, w in pairs])
-
-    def solve(self, b: Tensor) -> Tensor:
-        """``K^-1 b`` for ``b`` of shape ``(*sample, *batch, num_nodes)``."""
-        return self._each(b, lambda factor, rows: factor.solve(rows))
-
-    def half_solve(self, b: Tensor, transposed: bool = False) -> Tensor:
-        """``A b`` or ``A' b`` with ``A A' = K^-1``."""
-        return self._each(b, lambda factor, rows: factor.half_solve(rows, transposed))
-
-    def multiply(self, v: Tensor) -> Tensor:
-        """``K v`` for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
-        ends = self._ends()
-
-        def product(element: int, rows: np.ndarray) -> np.ndarray:
-            result = np.empty_like(rows)
-            pattern.multiply(*ends, self._values[element], rows, result)
-            return result
-
-        return self._joined(v, [product(e, rows) for e, rows in enumerate(self._samples(v))])
-
-    def outer(self, w: Tensor, x: Tensor) -> Tensor:
-        """``-(w x' + x w') / 2`` on the pattern, edges counted twice, summed over samples."""
-        result = np.zeros_like(self._values)
-        left, right = self._samples(w), self._samples(x)
-        for element, values in enumerate(result):
-            pattern.outer(*self._ends(), left[element], right[element], values)
-        return self._stacked(result)
-
-    def density_gradient(self, weight: Tensor, v: Tensor, place: np.ndarray, block: Any) -> Tensor:
-        """The derivative of a log density in the values; see :class:`_LogDensity`.
-
-        Args:
-            weight: The derivatives of what follows, ``(*sample, *batch)``.
-            v: The completed vectors, ``(*sample, *batch, num_nodes)``.
-            place: Where the values of the missing block stand.
-            block: The factors of that block, or None.
-        """
-        weights = self._samples(weight.unsqueeze(-1))[..., 0]
-        samples, result = self._samples(v), np.empty_like(self._values)
-        for element, values in enumerate(result):
-            whole = self._factors[element].selected_inverse(keep=False)
-            part = block._factors[element].selected_inverse(keep=False) if block else _NOTHING
-            pattern.density_gradient(
-                *self._ends(), weights[element], samples[element], whole, place, part, values
-            )
-        return self._stacked(result)
-
-    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.graph.rows.numpy(), self.graph.cols.numpy()
-
-    def _samples(self, b: Tensor) -> np.ndarray:
-        """``(*sample, *batch, n)`` as contiguous ``(elements, samples, n)``."""
-        count, n = len(self._factors), b.shape[-1]
-        flat = b.detach().to("cpu", torch.float64).reshape(-1, count, n)
-        return flat.transpose(0, 1).contiguous().numpy()
-
-    def _each(self, b: Tensor, apply: Any) -> Tensor:
-        pairs = zip(self._factors, self._samples(b), strict=True)
-        return self._joined(b, [apply(factor, rows) for factor, rows in pairs])
-
-    def _joined(self, b: Tensor, parts: list[np.ndarray]) -> Tensor:
-        result = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-        return torch.from_numpy(result).reshape(b.shape).to(b)
-
-    def _stacked(self, values: list[np.ndarray] | np.ndarray) -> Tensor:
-        return torch.from_numpy(np.asarray(values)).reshape(*self.batch, -1)
-
-
-def _rows(values: Tensor) -> np.ndarray:
-    """``(*batch, k)`` as a contiguous ``(elements, k)``."""
-    flat = values.detach().to("cpu", torch.float64).reshape(-1, values.shape[-1])
-    return flat.contiguous().numpy()
-
-
-class _LogDet(Function):
-    @staticmethod
-    def forward(ctx: Any, factors: Factors, diagonal: Tensor, off_diagonal: Tensor) -> Tensor:
-        ctx.factors = factors
-        ctx.save_for_backward(diagonal, off_diagonal)
-        return factors.logdet().to(diagonal)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple:
-        values = ctx.factors.selected_inverse(keep=False)
-        return None, *_on_pattern(ctx, "logdet", grad.detach().unsqueeze(-1) * values, grad)
-
-
-class _LogDensity(Function):
-    """Half of ``log det K - log det K_mm - v' K v``; see ``Solver.log_density``.
-
-    Since ``x_m*`` minimises the quadratic form, the derivatives need none of it (the envelope
-    theorem): they are ``S - S_mm - v v'`` in ``K`` and ``-(K v)_o`` in ``x_o``.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        solver: SparseSolver,
-        block: SparseSolver | None,
-        observed: Tensor,
-        diagonal: Tensor,
-        off_diagonal: Tensor,
-        x: Tensor,
-    ) -> Tensor:
-        factors = solver.factors
-        log_det, v = factors.logdet(), x
-        if block is not None:
-            nodes = (~observed).nonzero().squeeze(-1)
-            v = x.masked_fill(~observed, 0.0)
-            v = v.index_copy(
-                -1, nodes, -block.factors.solve(factors.multiply(v).index_select(-1, nodes))
-            )
-            log_det = log_det - block.factors.logdet()
-        pull = factors.multiply(v)
-        ctx.solver, ctx.block, ctx.observed = solver, block, observed
-        ctx.save_for_backward(diagonal, off_diagonal, x, v, pull)
-        return (log_det - (v * pull).sum(-1)) / 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple:
-        v, pull = (t.detach() for t in ctx.saved_tensors[3:])
-        graph, n, weight = ctx.solver.graph, v.shape[-1], grad.detach()
-        grad_x = (-weight.unsqueeze(-1) * pull).masked_fill(~ctx.observed, 0.0)
-        gradients: tuple[Tensor | None, ...] = (None, None, grad_x)
-        if any(ctx.needs_input_grad[3:5]):
-            place, block = _NOTHING.astype(np.int64), None
-            if ctx.block is not None:
-                missing, block = (~ctx.observed).numpy(), ctx.block.factors
-                _, edges = graph.subgraph(missing)
-                place = np.concatenate([missing.nonzero()[0], n + edges])
-            values = ctx.solver.factors.density_gradient(weight, v, place, block)
-            gradients = (values[..., :n], values[..., n:], grad_x)
-        parents = (grad, *ctx.saved_tensors[:3])
-        return None, None, None, *_first_order("log_density", gradients, parents)
-
-
-class _Solve(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, factors: Factors, diagonal: Tensor, off_diagonal: Tensor, b: Tensor
-    ) -> Tensor:
-        x = factors.solve(b)
-        ctx.factors = factors
-        ctx.save_for_backward(diagonal, off_diagonal, b, x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple:
-        *_, b, x = ctx.saved_tensors
-        n = x.shape[-1]
-        w = ctx.factors.solve(grad)
-        if not any(ctx.needs_input_grad[1:3]):
-            return None, None, None, *_first_order("solve", (w,), (grad, b))
-        values = ctx.factors.outer(w, x)
-        gradients = values[..., :n].to(x), values[..., n:].to(x), w
-        return None, *_first_order("solve", gradients, (grad, *ctx.saved_tensors))
-
-
-class _HalfSolve(Function):
-    @staticmethod
-    def forward(ctx: Any, factors: Factors, b: Tensor) -> Tensor:
-        ctx.factors = factors
-        return factors.half_solve(b)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple:
-        result = ctx.factors.half_solve(grad, transposed=True)
-        return None, *_first_order("half_solve", (result,), (grad,))
-
-
-class _SelectedInverse(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, factors: Factors, diagonal: Tensor, off_diagonal: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ctx.factors = factors
-        ctx.save_for_backward(diagonal, off_diagonal)
-        values = factors.selected_inverse(keep=any(ctx.needs_input_grad)).to(diagonal)
-        n = diagonal.shape[-1]
-        return values[..., :n].contiguous(), values[..., n:].contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, grad_edges: Tensor) -> tuple:
-        direction = torch.cat([grad.detach(), 0.5 * grad_edges.detach()], -1)
-        values = -ctx.factors.tangent(direction, grad)
-        return None, *_on_pattern(ctx, "selected_inverse", values, grad, grad_edges)
 
 
 class _Schur(Function):
@@ -349,25 +91,4 @@ class _Schur(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple:
         diagonal, off_diagonal = ctx.saved_tensors
         still = torch.zeros(*grad.shape[:-1], diagonal.shape[-1] + off_diagonal.shape[-1])
-        return None, *_on_pattern(ctx, "schur_diagonal", ctx.factors.tangent(still, grad), grad)
-
-
-def _on_pattern(ctx: Any, operation: str, values: Tensor, *parents: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of the diagonal and of the edges, each of which is two entries of ``K``."""
-    diagonal, off_diagonal = ctx.saved_tensors
-    n = diagonal.shape[-1]
-    gradients = values[..., :n].to(diagonal), 2 * values[..., n:].to(off_diagonal)
-    return _first_order(operation, gradients, (*parents, diagonal, off_diagonal))
-
-
-def _first_order(
-    operation: str, gradients: tuple[Any, ...], parents: tuple[Tensor, ...]
-) -> tuple[Any, ...]:
-    """The gradients, tied to what they depend on by a node that refuses to be differentiated."""
-    if not torch.is_grad_enabled():
-        return gradients
-    name = f"`{operation}` of the sparse backend"
-    return tuple(
-        None if gradient is None else first_order_only(gradient, name, parents, _HINT)
-        for gradient in gradients
-    )
+        return None, *on_pattern(ctx, "schur_diagonal", ctx.factors.tangent(still, grad), grad)

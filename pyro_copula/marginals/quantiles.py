@@ -46,6 +46,21 @@ def isf(d: Any, u: Tensor) -> Tensor:
     """Return the quantile of ``d`` for *upper* tail probabilities ``u``. See :func:`icdf`.
 
     For a discrete law this is the smallest point ``k`` of the support with ``sf(d, k) <= u``.
+
+    Args:
+        d: A distribution with event shape ``()``.
+        u: Probabilities that broadcast against its batch shape.
+
+    Returns:
+        The quantiles, of the broadcast shape.
+
+    Raises:
+        InvalidArgumentError: If an entry of ``u`` is outside [0, 1] or NaN.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> isf(dist.Poisson(torch.tensor([1.0, 4.0])), torch.tensor([1e-12, 1e-12]))
+        tensor([14., 25.])
     """
     return _from_probability(d, u, upper=True)
 

@@ -36,12 +36,19 @@ class MarginalCDF:
     outside the support, dtypes and the exactness of discrete quantiles.
 
     Example:
-        >>> @register_cdf(MyExponential)                                       # doctest: +SKIP
+        >>> from pyro_copula.marginals import cdf
+        >>> class MyExponential(dist.Gamma):
+        ...     def __init__(self, rate, validate_args=None):
+        ...         super().__init__(torch.ones_like(rate), rate, validate_args=validate_args)
+        >>> @register_cdf(MyExponential)
         ... class MyExponentialCDF(MarginalCDF):
         ...     def cdf(self, d, value):
         ...         return -torch.expm1(-d.rate * value)
+        ...
         ...     def icdf(self, d, u):
         ...         return -torch.log1p(-u) / d.rate
+        >>> cdf(MyExponential(torch.tensor([1.0, 2.0])), torch.tensor(1.0))
+        tensor([0.6321, 0.8647])
     """
 
     #: Whether :meth:`icdf`, :meth:`isf` and :meth:`from_score` can be differentiated as they are.
@@ -158,7 +165,13 @@ def register_cdf(
             missing or not callable, or the decorated class is not a :class:`MarginalCDF`.
 
     Example:
-        >>> register_cdf(MyLaw, cdf=lambda d, y: ..., icdf=lambda d, u: ...)   # doctest: +SKIP
+        >>> from pyro_copula.marginals import icdf
+        >>> class Triangle(dist.Uniform):  # the density rises from 0 to 1
+        ...     def log_prob(self, value):
+        ...         return (2 * value).log()
+        >>> law = register_cdf(Triangle, cdf=lambda d, y: y**2, icdf=lambda d, u: u.sqrt())
+        >>> icdf(law(0.0, torch.ones(2)), torch.tensor([0.25, 0.81]))
+        tensor([0.5000, 0.9000])
     """
     if not (inspect.isclass(distribution) and issubclass(distribution, Distribution)):
         raise InvalidArgumentError(

@@ -41,9 +41,18 @@ def normal_score_limits(d: Any, y: Tensor) -> tuple[Tensor, Tensor]:
 
     A copula gives the value ``y`` to every latent score in ``(Phi^-1(F(y-1)), Phi^-1(F(y))]``.
 
+    Args:
+        d: The marginals, batch shape ``(*batch, num_nodes)``.
+        y: Values that broadcast against it.
+
     Returns:
         ``(lower, upper)``; minus infinity at the start and infinity at the end of the support,
         with zero gradient there. For a continuous law both are the normal score.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> normal_score_limits(dist.Bernoulli(torch.tensor([0.5, 0.5])), torch.tensor([0.0, 1.0]))
+        (tensor([-inf, 0.]), tensor([0., inf]))
     """
     discrete = torch.as_tensor(is_discrete(d))
     upper = normal_score(d, y)
@@ -91,7 +100,19 @@ def _before(d: Any, y: Tensor, discrete: Tensor) -> Tensor:
 
 
 def is_discrete(d: Any) -> bool | Tensor:
-    """Tell whether ``d`` is discrete: a bool, or one per node for :class:`~.mixed.Mixed`."""
+    """Tell whether ``d`` is discrete; for :class:`~pyro_copula.marginals.Mixed`, which nodes.
+
+    Args:
+        d: A distribution.
+
+    Returns:
+        A bool, or one per node.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> is_discrete(dist.Poisson(1.0)), is_discrete(dist.Normal(0.0, 1.0))
+        (True, False)
+    """
     law, d = lookup(d)
     return law.is_discrete(d)
 
@@ -99,7 +120,16 @@ def is_discrete(d: Any) -> bool | Tensor:
 def discrete_nodes(d: Any, num_nodes: int) -> Tensor:
     """Tell which nodes have a discrete marginal.
 
+    Args:
+        d: The marginals, batch shape ``(*batch, num_nodes)``.
+        num_nodes: The number of nodes.
+
     Returns:
         A boolean tensor, shape ``(num_nodes,)``.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> discrete_nodes(dist.Poisson(torch.ones(2)), 2)
+        tensor([True, True])
     """
     return torch.as_tensor(is_discrete(d)).expand(num_nodes)

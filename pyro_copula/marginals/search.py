@@ -33,6 +33,7 @@ def first_reached(
     seen_hi = torch.zeros_like(start, dtype=torch.bool)
     # The start is a float near the root of a smooth curve: the first whole number is above it.
     probe = torch.nan_to_num(start.ceil(), nan=0.0, posinf=1e300, neginf=-1e300)
+    probe = probe + 0.0  # just below zero it is -0.0, and a count should not print as that
     step = 1.0
     for _ in range(2200):  # doubling and halving through the range of float64
         probe = torch.maximum(torch.minimum(probe, hi - 1), lo + 1)

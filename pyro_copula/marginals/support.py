@@ -25,8 +25,17 @@ def fill_missing(d: Any, y: Tensor, observed: Tensor) -> Tensor:
         y: Values; entries at missing nodes may be NaN.
         observed: Boolean, broadcastable to ``y``: which entries to keep.
 
+    Returns:
+        The broadcast of ``y`` with ``d.batch_shape`` and ``observed``.
+
     Shape:
         Returns the broadcast of ``y`` with ``d.batch_shape`` and ``observed``.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> y = torch.tensor([5.0, torch.nan])
+        >>> fill_missing(dist.Normal(torch.zeros(2), 1.0), y, ~y.isnan())
+        tensor([5., 0.])
     """
     if bool(observed.all()):
         return y
@@ -62,6 +71,14 @@ def check_support(d: Any, y: Tensor, observed: Tensor | None = None, argument: s
     Raises:
         InvalidArgumentError: If an observed value is infinite or NaN.
         SupportError: If an observed value is outside the support; it names the first one.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> try:
+        ...     check_support(dist.Poisson(torch.ones(3)), torch.tensor([2.0, -1.0, torch.nan]))
+        ... except SupportError as error:
+        ...     print(error.node, error.value, error.support)
+        1 -1.0 a non-negative integer
     """
     value = full_value(d, y).detach()
     observed = ~torch.isnan(value) if observed is None else observed.expand(value.shape)
@@ -114,10 +131,24 @@ def _in_words(lower: float, upper: float, discrete: bool) -> str:
 def check_marginal(d: Any, num_nodes: int, argument: str = "marginal_dist") -> None:
     """Check that ``d`` can be the marginals of ``num_nodes`` nodes.
 
+    Args:
+        d: A distribution.
+        num_nodes: The number of nodes.
+        argument: The name of ``d`` in error messages.
+
     Raises:
         InvalidArgumentError: If ``d`` is not a distribution, has event dimensions, or has
             another number of nodes.
         MissingCDFError: If the law has no known cdf.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> check_marginal(dist.Poisson(torch.ones(3)), 3)  # nothing to say
+        >>> try:
+        ...     check_marginal(dist.Poisson(torch.ones(3)), 4)
+        ... except InvalidArgumentError as error:
+        ...     print(error.found)
+        batch shape (3,)
     """
     if not isinstance(d, Distribution):
         raise InvalidArgumentError(

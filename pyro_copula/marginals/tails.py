@@ -34,17 +34,35 @@ def cdf(d: Any, y: Tensor) -> Tensor:
 
 
 def sf(d: Any, y: Tensor) -> Tensor:
-    """Return ``P(Y > y)``, with its own digits where ``cdf`` rounds to one. See :func:`cdf`."""
+    """Return ``P(Y > y)``, with its own digits where ``cdf`` rounds to one. See :func:`cdf`.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> sf(dist.Poisson(torch.tensor([1.0, 4.0])), torch.tensor([9.0, 40.0]))
+        tensor([1.1143e-07, 2.9256e-27])
+    """
     return evaluate_tail(d, y, "sf", 1.0, 0.0)
 
 
 def log_cdf(d: Any, y: Tensor) -> Tensor:
-    """Return ``log P(Y <= y)``, finite where ``cdf`` underflows. See :func:`cdf`."""
+    """Return ``log P(Y <= y)``, finite where ``cdf`` underflows. See :func:`cdf`.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> log_cdf(dist.Normal(0.0, 1.0), torch.tensor([-1.0, -50.0]))
+        tensor([   -1.8410, -1254.8314])
+    """
     return evaluate_tail(d, y, "log_cdf", -torch.inf, 0.0)
 
 
 def log_sf(d: Any, y: Tensor) -> Tensor:
-    """Return ``log P(Y > y)``, finite where ``sf`` underflows. See :func:`cdf`."""
+    """Return ``log P(Y > y)``, finite where ``sf`` underflows. See :func:`cdf`.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> log_sf(dist.Poisson(1.0), torch.tensor([0.0, 200.0]))
+        tensor([-4.5868e-01, -8.6953e+02])
+    """
     return evaluate_tail(d, y, "log_sf", 0.0, -torch.inf)
 
 
@@ -96,7 +114,20 @@ def full_value(d: Any, y: Any) -> Tensor:
 
 
 def result_dtype(d: Any, y: Any = None) -> torch.dtype:
-    """Return the floating dtype of ``y`` and the parameters of ``d`` together, as torch would."""
+    """Return the floating dtype of ``y`` and the parameters of ``d`` together, as torch would.
+
+    Args:
+        d: A distribution.
+        y: Values, if any.
+
+    Returns:
+        The dtype.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> result_dtype(dist.Poisson(torch.ones(2)), torch.ones(2, dtype=torch.float64))
+        torch.float64
+    """
     dtypes = [t for t in _dtypes(d) if t.is_floating_point]
     if isinstance(y, Tensor) and y.dtype.is_floating_point and (y.ndim > 0 or not dtypes):
         dtypes.append(y.dtype)

@@ -1,4 +1,16 @@
-"""CopulaGNN and what it is made of: families of marginals, recipes, priors, data."""
+"""CopulaGNN and what it is made of: families of marginals, recipes, priors, data.
+
+Three dictionaries say which names ``CopulaGNN`` takes: ``FAMILIES`` for ``marginal=``,
+``PRECISIONS`` for ``precision=``, and ``RECIPES`` for ``recipe=``, with what was measured.
+
+>>> import pyro_copula as pc
+>>> sorted(pc.models.FAMILIES)[:4]
+['bernoulli', 'gamma', 'lognormal', 'negative_binomial']
+>>> sorted(pc.models.PRECISIONS)[:3]
+['car', 'edge_regression', 'laplacian']
+>>> pc.models.RECIPES["counts"].fit["restarts"]
+5
+"""
 
 from .continuous_families import (
     GammaFamily,

@@ -69,6 +69,10 @@ class NormalFamily(_LocationScale):
             self.tied = False
             self._scalars["scale"] = Positive("scale", 1.0)
 
+    def extra_repr(self) -> str:
+        scale = "tied" if self.tied else self.scale_kind  # not `options`: it may be untied since
+        return f"scale={scale!r}"
+
     def location(self, outputs: Tensor) -> Tensor:
         """The means alone, which is all that tied normals need."""
         return self.center + self.spread * outputs[..., 0]

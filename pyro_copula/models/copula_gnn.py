@@ -117,6 +117,7 @@ class CopulaGNN(Parameters):
         #: Arguments of :func:`pyro_copula.fit` that the recipe sets.
         self.fit_defaults: dict[str, Any] = dict(chosen.fit)
         self.arguments = resolve(chosen, arguments)
+        self._given = {k: v for k, v in arguments.items() if v is not DEFAULT}
         self.given_priors = {k: read_prior(k, prior) for k, prior in (priors or {}).items()}
         self.last_layer_prior = last_layer_prior
         self._data: NodeData | None = None
@@ -126,6 +127,25 @@ class CopulaGNN(Parameters):
     def exposure(self) -> str | None:
         """The name of the data's attribute with exposures."""
         return self.arguments["exposure"]
+
+    def variants(self) -> list[CopulaGNN]:
+        """The models that :func:`pyro_copula.fit` stacks: this one, and those of its recipe.
+
+        An argument given explicitly holds for all of them.
+
+        Returns:
+            The models, this one first; without a recipe, this one alone.
+
+        Example:
+            >>> len(CopulaGNN("gcn", "normal").variants())
+            1
+        """
+        found = [self]
+        for variant in find_recipe(self._given["recipe"]).variants:
+            other = CopulaGNN(**{**variant, **self._given})
+            if all(other.arguments != one.arguments for one in found):
+                found.append(other)
+        return found
 
     # ---------------------------------------------------------------- meeting the data
 
@@ -147,6 +167,9 @@ class CopulaGNN(Parameters):
         Args:
             data: A PyTorch Geometric ``Data``, or :class:`NodeData`.
             observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at.
+
+        Returns:
+            The copy, which has parameters and a joint law.
         """
         model = copy.deepcopy(self)
         data = model._data = NodeData.from_pyg(data, observed, self.exposure)
@@ -207,7 +230,11 @@ class CopulaGNN(Parameters):
         return family
 
     def observe(self, data: NodeData) -> None:
-        """Replaces the values (and with them the features made of them), not the modules."""
+        """Replaces the values (and with them the features made of them), not the modules.
+
+        Args:
+            data: Data on the same graph.
+        """
         self._data = data
         self.feature_maker.make(data, self.family)
 
@@ -224,7 +251,11 @@ class CopulaGNN(Parameters):
     # ---------------------------------------------------------------- the law
 
     def hidden(self) -> Any:
-        """What goes into the last layer of the network; see ``last_layer`` in :meth:`joint`."""
+        """What goes into the last layer of the network; see ``last_layer`` in :meth:`joint`.
+
+        Returns:
+            Usually a tensor of shape ``(num_nodes, hidden_channels)``.
+        """
         return LastLayer(self.backbone).hidden(self.features, self.data.graph.edge_index)
 
     def outputs(self, last_layer: Tensor | None = None, hidden: Any = None) -> Tensor:
@@ -233,6 +264,9 @@ class CopulaGNN(Parameters):
         Args:
             last_layer: Weights and biases in place of the held ones, shape ``(*batch, size)``.
             hidden: What :meth:`hidden` gives, if it is at hand.
+
+        Returns:
+            What the marginal family makes laws of.
         """
         edge_index = self.data.graph.edge_index
         if last_layer is None:
@@ -256,6 +290,10 @@ class CopulaGNN(Parameters):
                 ``(*batch, last_layer_size)``; the outputs are then computed with them.
             hidden: What :meth:`hidden` gives, so that draws of the last layer share it.
             **scalars: Global parameters in place of the held ones, each of shape ``(*batch,)``.
+
+        Returns:
+            A :class:`~pyro_copula.GraphNormal` for normal values tied to the precision, else a
+            :class:`~pyro_copula.GaussianCopula`.
         """
         data = self.data  # before all else: it says so if there are none
         unknown = set(scalars) - set(self.scalars) if scalars else None
@@ -291,22 +329,36 @@ class CopulaGNN(Parameters):
 
         Args:
             y: Values to condition on, NaN at missing nodes; without them, ``"y"`` is drawn.
+
+        Returns:
+            The values, drawn or given.
         """
         values = {name: pyro.sample(name, prior) for name, prior in self.priors.items()}
         return pyro.sample("y", self.joint(**values), obs=y)
 
     def forward(self, y: Tensor | None = None) -> Tensor:
-        """The same as :meth:`model`."""
+        """The same as :meth:`model`.
+
+        Args:
+            y: As there.
+
+        Returns:
+            The values.
+        """
         return self.model(y)
 
     # ---------------------------------------------------------------- in words
 
     def specification(self) -> dict[str, Any]:
-        """The arguments of this model as plain values; what cannot be one is ``"<own>"``."""
+        """The arguments of this model as plain values; what cannot be one is ``"<own>"``.
+
+        Returns:
+            A dictionary that JSON can hold.
+        """
         return specification({**self.arguments, "priors": self.given_priors})
 
     def __repr__(self) -> str:
-        return f"CopulaGNN({describe(self.arguments)})"
+        return f"CopulaGNN({describe({**self.arguments, 'priors': self.given_priors})})"
 
 
 def _tied(

@@ -49,8 +49,9 @@ class Features(nn.Module):
             if self.with_graph
             else data.x
         )
-        spread = x.std(0, correction=0)
-        x = torch.where(spread > 1e-12, (x - x.mean(0)) / spread.clamp(min=1e-12), 0.0)
+        if x.shape[1]:
+            spread = x.std(0, correction=0)
+            x = torch.where(spread > 1e-12, (x - x.mean(0)) / spread.clamp(min=1e-12), 0.0)
         self.fixed = self._clipped(x)  # (num_nodes, num_features)
         if not self.num_outcomes:
             return

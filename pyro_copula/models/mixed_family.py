@@ -136,8 +136,16 @@ class MixedFamily(MarginalFamily):
         kind = [self.labels[k] for k in self.index.tolist()]
         return {"family": self.name, "kind": kind, "families": parts}
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{label}: {int(self.nodes(label).sum())} nodes" for label in self.labels)
+    def __repr__(self) -> str:
+        return f"MixedFamily({', '.join(self._in_words(label) for label in self.labels)})"
+
+    def _in_words(self, label: str) -> str:
+        """A family by its label, what the label stands for unless that is its name, its nodes."""
+        part, count = self.parts[label], int(self.nodes(label).sum())
+        name, options = getattr(part, "name", "") or type(part).__name__, part.extra_repr()
+        shown = f"{name}({options})" if options else name
+        of = "" if shown == label else f" of {shown}"
+        return f"{label}: {count} {'node' if count == 1 else 'nodes'}{of}"
 
 
 def _read_kind(kind: Mapping[str, Nodes] | Sequence[str]) -> tuple[list[str], Tensor]:

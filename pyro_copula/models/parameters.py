@@ -15,7 +15,7 @@ from ..scalars import Constrained, Proportion
 from .continuous_families import NormalFamily
 from .family import MarginalFamily
 from .precisions import PrecisionPart
-from .priors import default_prior
+from .priors import Priors, default_prior
 
 
 class Parameters(PyroModule):
@@ -52,7 +52,11 @@ class Parameters(PyroModule):
         return found | {names[name]: scalar for name, scalar in self.family.scalars.items()}
 
     def family_names(self) -> dict[str, str]:
-        """What the family's scalars are called in the model."""
+        """What the family's scalars are called in the model.
+
+        Returns:
+            The name in the model by the family's own.
+        """
         taken = {*self.precision.scalars, "nugget"}
         return {k: f"marginal_{k}" if k in taken else k for k in self.family.scalars}
 
@@ -63,7 +67,7 @@ class Parameters(PyroModule):
         if self.last_layer_prior is not None:
             zero = torch.zeros(self.last_layer_size)
             found["last_layer"] = dist.Normal(zero, self.last_layer_prior).to_event(1)
-        return {name: self.given_priors.get(name, prior) for name, prior in found.items()}
+        return Priors({k: self.given_priors.get(k, prior) for k, prior in found.items()})
 
     @property
     def last_layer_size(self) -> int:
@@ -71,22 +75,38 @@ class Parameters(PyroModule):
         return LastLayer(self.backbone).size
 
     def last_layer(self) -> Tensor:
-        """The held weights and biases of the last layer as a vector."""
+        """The held weights and biases of the last layer as a vector.
+
+        Returns:
+            Shape ``(last_layer_size,)``.
+        """
         return LastLayer(self.backbone).vector()
 
     def set_last_layer_(self, vector: Tensor) -> None:
-        """Replaces the held weights and biases of the last layer, in place."""
+        """Replaces the held weights and biases of the last layer, in place.
+
+        Args:
+            vector: Shape ``(last_layer_size,)``.
+        """
         LastLayer(self.backbone).set_(vector)
 
     def site_values(self) -> dict[str, Tensor]:
-        """The held value of every site of :meth:`model` but ``"y"``, without derivatives."""
+        """The held value of every site of :meth:`model` but ``"y"``, without derivatives.
+
+        Returns:
+            The values by name.
+        """
         values = {name: scalar().detach().clone() for name, scalar in self.scalars.items()}
         if self.last_layer_prior is not None:
             values["last_layer"] = self.last_layer()
         return values
 
     def set_site_values_(self, values: Mapping[str, Tensor]) -> None:
-        """Replaces held values by those of these sites, in place."""
+        """Replaces held values by those of these sites, in place.
+
+        Args:
+            values: The values by name.
+        """
         for name, value in values.items():
             if name == "last_layer":
                 self.set_last_layer_(value)

@@ -45,6 +45,21 @@ class SignedBeta(dist.TransformedDistribution):
             validate_args=False,
         )
 
+    def __repr__(self) -> str:
+        return show_prior(self)
+
+
+class Priors(dict[str, Any]):
+    """The priors of a model by name, which print with their parameters.
+
+    Example:
+        >>> Priors(rho=dist.Beta(18.0, 2.0), tau=dist.LogNormal(0.0, 1.0))
+        {'rho': Beta(18, 2), 'tau': LogNormal(0, 1)}
+    """
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{k!r}: {show_prior(v)}" for k, v in self.items()) + "}"
+
 
 _PRIORS: dict[str, Callable[[], Any]] = {
     "alpha": lambda: SignedBeta(4.0, 1.0),
@@ -147,3 +162,36 @@ def describe_prior(prior: Any) -> Any:
     if not simple:
         return "<own>"
     return {"family": family} | {key: getattr(prior, key).tolist() for key in prior.arg_constraints}
+
+
+def show_prior(prior: Any) -> str:
+    """A prior as it would be written, if its parameters are numbers; else as Pyro prints it.
+
+    Args:
+        prior: A distribution.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> show_prior(dist.Beta(18.0, 2.0))
+        'Beta(18, 2)'
+        >>> show_prior(dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        'Normal(0, 1) of shape (3,)'
+    """
+    if isinstance(prior, dist.Independent) and not prior.batch_shape:
+        law, shape = prior.base_dist, f" of shape {tuple(prior.event_shape)}"
+    else:
+        law, shape = prior, ""
+    described = describe_prior(law)
+    if not isinstance(described, dict):
+        return repr(prior)
+    values = []
+    for name in described:
+        if name == "family" or (name in ("logits", "probs") and name not in law.__dict__):
+            continue
+        parameter = getattr(law, name)
+        if not bool((parameter == parameter.reshape(-1)[0]).all()):
+            return repr(prior)  # one number would not say it
+        values.append(f"{float(parameter.reshape(-1)[0]):g}")
+    return f"{described['family']}({', '.join(values)}){shape}"

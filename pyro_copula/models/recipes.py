@@ -51,6 +51,7 @@ class Recipe:
         why: What was measured, in words.
         model: Arguments of :class:`~pyro_copula.CopulaGNN` that it sets.
         fit: Arguments of :func:`~pyro_copula.fit` that it sets.
+        variants: Other models to stack with that one: what each has in place of its arguments.
 
     Example:
         >>> RECIPES["continuous"].fit["restarts"]
@@ -61,10 +62,12 @@ class Recipe:
     why: str
     model: Mapping[str, Any] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[Mapping[str, Any], ...] = ()
 
     def __str__(self) -> str:
         settings = [f"  {key} = {value!r}" for key, value in {**self.model, **self.fit}.items()]
-        return "\n".join([f"{self.name}: {self.why}", *settings])
+        others = [f"  stacked with {dict(variant)!r}" for variant in self.variants]
+        return "\n".join([f"{self.name}: {self.why}", *settings, *others])
 
 
 _CONTINUOUS = Recipe(

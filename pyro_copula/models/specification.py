@@ -9,8 +9,9 @@ from ..distributions.exact import check_particles
 from ..distributions.scores import check_rule
 from ..errors import InvalidArgumentError
 from .families import make_family
+from .mixed_family import MixedFamily
 from .precisions import read_precision
-from .priors import describe_prior
+from .priors import Priors, describe_prior
 
 OWN = "<own>"
 
@@ -75,10 +76,18 @@ def describe(arguments: Mapping[str, Any]) -> str:
         parts.insert(0, f"recipe={arguments['recipe']!r}")
     if arguments["nugget"]:
         parts.append("nugget=True")
+    if arguments["exposure"] is not None:
+        parts.append(f"exposure={arguments['exposure']!r}")
+    if arguments["priors"]:
+        parts.append(f"priors={Priors(arguments['priors'])!r}")
+    if arguments["last_layer_prior"] is not None:
+        parts.append(f"last_layer_prior={arguments['last_layer_prior']:g}")
     return ", ".join(parts)
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, MixedFamily) or (isinstance(value, Mapping) and "kind" in value):
+        return repr(make_family(value))
     if isinstance(value, Mapping):
         options = [k for k in value if k not in ("family", "reason", "kind", "families")]
         if not options:

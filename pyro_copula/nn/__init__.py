@@ -1,4 +1,11 @@
-"""Backbones and graph features: the only part of the package that knows PyTorch Geometric."""
+"""Backbones and graph features: the only part of the package that knows PyTorch Geometric.
+
+``BACKBONES`` says which names ``CopulaGNN(backbone=...)`` takes.
+
+>>> import pyro_copula as pc
+>>> list(pc.nn.BACKBONES)
+['linear', 'mlp', 'gcn', 'sage', 'gat', 'appnp', 'published_sage']
+"""
 
 from .backbones import BACKBONES, make_backbone
 from .features import graph_features, neighbour_mean, neighbour_outcomes

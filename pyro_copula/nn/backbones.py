@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +23,14 @@ from .skips import LinearSkip, OwnColumns
 
 
 class Linear(nn.Module):
-    """A linear regression on the features; the graph is not used."""
+    """A linear regression on the features, or an intercept without any; the graph is not used."""
 
     def __init__(self, in_channels: int, out_channels: int, **_: Any) -> None:
         super().__init__()
-        self.layer = nn.Linear(in_channels, out_channels)
+        with warnings.catch_warnings():
+            # An intercept alone is meant: torch warns that there is no weight to initialise.
+            warnings.filterwarnings("ignore", message="Initializing zero-element tensors")
+            self.layer = nn.Linear(in_channels, out_channels)
 
     def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """The features: there is no hidden layer."""
@@ -250,6 +254,7 @@ def make_backbone(
                 repr(backbone),
                 'Use backbone="sage".',
             )
+        _check_some_features(backbone, in_channels, linear_skip)
         module = BACKBONES[backbone](
             in_channels,
             out_channels,
@@ -267,3 +272,17 @@ def make_backbone(
             'Use backbone="sage".',
         )
     return LinearSkip(module, in_channels, out_channels) if linear_skip else module
+
+
+def _check_some_features(backbone: str, in_channels: int, linear_skip: bool) -> None:
+    """Without features a network says the same of every node, whatever its weights."""
+    if in_channels or (backbone == "linear" and not linear_skip):
+        return
+    raise InvalidArgumentError(
+        "data.x",
+        f"one feature or more for backbone={backbone!r}"
+        + (" with linear_skip=True" if linear_skip else ""),
+        "none",
+        'Use backbone="linear" for an intercept alone, graph_features=True for the degrees, or '
+        "give the nodes features in data.x.",
+    )

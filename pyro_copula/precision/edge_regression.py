@@ -57,6 +57,13 @@ class EdgeRegressionPrecision(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        if in_channels < 1:
+            raise InvalidArgumentError(
+                "in_channels",
+                "one feature or more, from which the weights of edges are learned",
+                f"{in_channels}",
+                "Use WeightedLaplacianPrecision, which knows the degrees, or give nodes features.",
+            )
         self.graph = graph
         self.in_channels = in_channels
         self.symmetric = symmetric
@@ -71,6 +78,9 @@ class EdgeRegressionPrecision(nn.Module):
 
         Args:
             x: Features, shape ``(num_nodes, in_channels)``.
+
+        Returns:
+            The weights, in the order of ``graph.edges``.
         """
         check_features(x, (self.graph.num_nodes, self.in_channels))
         first, second = x[self.graph.rows], x[self.graph.cols]  # (num_edges, in_channels)
@@ -85,6 +95,9 @@ class EdgeRegressionPrecision(nn.Module):
         Args:
             x: Features, shape ``(num_nodes, in_channels)``.
             scale: The overall scale, in place of the held one.
+
+        Returns:
+            The precision.
         """
         weight = self.edge_weight(x)
         factor = self.scale(scale).unsqueeze(-1)

@@ -57,7 +57,15 @@ class LaplacianPrecision(nn.Module):
         self.gamma = Positive("gamma", gamma, learnable=learnable)
 
     def forward(self, tau: Any = None, gamma: Any = None) -> SparsePrecision:
-        """The precision for these values, or for the held ones."""
+        """The precision for these values, or for the held ones.
+
+        Args:
+            tau: The overall variance, positive.
+            gamma: The regulariser, positive.
+
+        Returns:
+            The precision; parameters of shape ``(*batch,)`` give a batch of them.
+        """
         tau, gamma = _as_column(self.tau(tau)), _as_column(self.gamma(gamma))
         degree = self.graph.degree.to(tau.dtype)
         ones = torch.ones(self.graph.num_edges, dtype=tau.dtype)
@@ -80,6 +88,13 @@ class NormalizedAdjacencyPrecision(nn.Module):
         beta: Initial overall precision, positive.
         learnable: Whether the held values are parameters.
         backend: Passed to :class:`SparsePrecision`.
+
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> NormalizedAdjacencyPrecision(graph)(alpha=0.5, beta=1.0).to_dense()
+        tensor([[ 1.0000, -0.3536,  0.0000],
+                [-0.3536,  1.0000, -0.3536],
+                [ 0.0000, -0.3536,  1.0000]])
 
     References:
         Jia and Benson, Residual correlation in graph neural network regression, KDD 2020.
@@ -104,7 +119,15 @@ class NormalizedAdjacencyPrecision(nn.Module):
         self.beta = Positive("beta", beta, learnable=learnable)
 
     def forward(self, alpha: Any = None, beta: Any = None) -> SparsePrecision:
-        """The precision for these values, or for the held ones."""
+        """The precision for these values, or for the held ones.
+
+        Args:
+            alpha: The strength of the dependence, in (-1, 1).
+            beta: The overall precision, positive.
+
+        Returns:
+            The precision; parameters of shape ``(*batch,)`` give a batch of them.
+        """
         alpha, beta = _as_column(self.alpha(alpha)), _as_column(self.beta(beta))
         weight = self.graph.cached("normalised weight", self._weight).to(alpha.dtype)
         ones = torch.ones(self.graph.num_nodes, dtype=alpha.dtype)
@@ -134,6 +157,13 @@ class CARPrecision(nn.Module):
         learnable: Whether the held values are parameters.
         backend: Passed to :class:`SparsePrecision`.
 
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> CARPrecision(graph)(rho=0.5, tau=1.0).to_dense()
+        tensor([[ 1.0000, -0.5000,  0.0000],
+                [-0.5000,  2.0000, -0.5000],
+                [ 0.0000, -0.5000,  1.0000]])
+
     References:
         Banerjee, Carlin and Gelfand, Hierarchical Modeling and Analysis for Spatial Data, 2014.
     """
@@ -157,7 +187,15 @@ class CARPrecision(nn.Module):
         self.tau = Positive("tau", tau, learnable=learnable)
 
     def forward(self, rho: Any = None, tau: Any = None) -> SparsePrecision:
-        """The precision for these values, or for the held ones."""
+        """The precision for these values, or for the held ones.
+
+        Args:
+            rho: The strength of the dependence, in (-1, 1).
+            tau: The overall precision, positive.
+
+        Returns:
+            The precision; parameters of shape ``(*batch,)`` give a batch of them.
+        """
         rho, tau = _as_column(self.rho(rho)), _as_column(self.tau(tau))
         degree = self.graph.degree.clamp(min=1).to(tau.dtype)
         ones = torch.ones(self.graph.num_edges, dtype=tau.dtype)

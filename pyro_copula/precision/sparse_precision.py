@@ -34,7 +34,8 @@ class SparsePrecision:
         graph: The pattern.
         diagonal: The diagonal of ``K``.
         off_diagonal: The value of every edge, in the order of ``graph.edges``.
-        backend: How to factor: ``"auto"`` or one of the names in ``pyro_copula.linalg.BACKENDS``.
+        backend: How to factor: ``"auto"`` or one of the names in ``pyro_copula.linalg.BACKENDS``,
+            or the options of the iterative one, as an :class:`~pyro_copula.linalg.Iterative`.
 
     Shape:
         - diagonal: ``(*batch, num_nodes)``
@@ -54,7 +55,7 @@ class SparsePrecision:
     """
 
     def __init__(
-        self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor, *, backend: str = "auto"
+        self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor, *, backend: Any = "auto"
     ) -> None:
         if not isinstance(graph, Graph):
             raise InvalidArgumentError(
@@ -79,7 +80,7 @@ class SparsePrecision:
         graph: Graph,
         diagonal: Tensor,
         off_diagonal: Tensor,
-        backend: str,
+        backend: Any,
         solver: Solver | None = None,
     ) -> SparsePrecision:
         """A precision made of values that were checked when another one was made of them."""
@@ -117,7 +118,11 @@ class SparsePrecision:
         return self._solver
 
     def logdet(self) -> Tensor:
-        """``log det K``, of shape ``(*batch,)``."""
+        """``log det K``.
+
+        Returns:
+            Shape ``(*batch,)``.
+        """
         return self.solver.logdet().to(self.dtype)
 
     def solve(self, b: Tensor) -> Tensor:
@@ -126,53 +131,112 @@ class SparsePrecision:
         Args:
             b: Shape ``(*sample, *batch, num_nodes)``: several right-hand sides are leading
                 dimensions.
+
+        Returns:
+            The same shape.
         """
         self._check_nodes("b", b)
         return self.solver.solve(b.double()).to(self.dtype)
 
     def matvec(self, v: Tensor) -> Tensor:
-        """``K v``, for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+        """``K v``.
+
+        Args:
+            v: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            The same shape.
+        """
         self._check_nodes("v", v)
         return matvec(self.graph, self.diagonal, self.off_diagonal, v)
 
     def quadratic_form(self, v: Tensor) -> Tensor:
-        """``v' K v``, for ``v`` of shape ``(*sample, *batch, num_nodes)``."""
+        """``v' K v``.
+
+        Args:
+            v: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            Shape ``(*sample, *batch)``.
+        """
         self._check_nodes("v", v)
         return quadratic_form(self.graph, self.diagonal, self.off_diagonal, v)
 
     def variance(self) -> Tensor:
-        """``diag(K^-1)``, of shape ``(*batch, num_nodes)``."""
+        """The variances ``diag(K^-1)``.
+
+        Returns:
+            Shape ``(*batch, num_nodes)``.
+        """
         return self.solver.inverse_diagonal().to(self.dtype)
 
     def scale(self) -> Tensor:
-        """``sqrt(diag(K^-1))``, of shape ``(*batch, num_nodes)``."""
+        """The standard deviations ``sqrt(diag(K^-1))``.
+
+        Returns:
+            Shape ``(*batch, num_nodes)``.
+        """
         return self.solver.inverse_diagonal().sqrt().to(self.dtype)
 
     def selected_inverse(self) -> tuple[Tensor, Tensor]:
-        """The entries of ``K^-1`` on the diagonal and on the edges."""
+        """The entries of ``K^-1`` on the diagonal and on the edges.
+
+        Returns:
+            Shapes ``(*batch, num_nodes)`` and ``(*batch, num_edges)``.
+        """
         diagonal, off_diagonal = self.solver.selected_inverse()
         return diagonal.to(self.dtype), off_diagonal.to(self.dtype)
 
     def schur_diagonal(self, observed: Tensor) -> Tensor:
-        """The diagonal of the precision of the observed nodes alone, ``(*batch, num_observed)``."""
+        """The diagonal of the precision of the observed nodes alone.
+
+        Args:
+            observed: Boolean, shape ``(num_nodes,)``.
+
+        Returns:
+            Shape ``(*batch, num_observed)``.
+        """
         return self.solver.schur_diagonal(observed).to(self.dtype)
 
     def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
-        """Draws of ``N(0, K^-1)``, of shape ``(*sample_shape, *batch, num_nodes)``."""
-        shape = (*sample_shape, *self.batch_shape, self.num_nodes)
-        return self.color(torch.randn(shape, dtype=self.dtype))
+        """Draws of ``N(0, K^-1)``.
+
+        Args:
+            sample_shape: The shape of a sample of draws.
+
+        Returns:
+            Shape ``(*sample_shape, *batch, num_nodes)``.
+        """
+        return self.draw((*sample_shape, *self.batch_shape, self.num_nodes))
+
+    def draw(self, shape: torch.Size | tuple[int, ...]) -> Tensor:
+        """Draws of ``N(0, K^-1)`` by their whole shape, with the derivatives of :meth:`color`.
+
+        Args:
+            shape: The shape of the result, ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            The draws.
+        """
+        return self._pathwise(self.solver.draw(shape, self.dtype))
 
     def color(self, noise: Tensor) -> Tensor:
         r"""Standard normal noise turned into draws of ``N(0, K^-1)``.
 
-        The draws carry pathwise derivatives in ``K``: the map :math:`x \mapsto x - \tfrac12
-        K^{-1} \mathrm{d}K\, x` moves a draw of :math:`N(0, K^{-1})` to one of
-        :math:`N(0, (K + \mathrm{d}K)^{-1})`, to first order, at the price of one solve.
+        The draws carry pathwise derivatives in ``K``: the map
+        :math:`x \mapsto x - \tfrac12 K^{-1} \mathrm{d}K\, x` moves a draw of
+        :math:`N(0, K^{-1})` to one of :math:`N(0, (K + \mathrm{d}K)^{-1})`, to first order, at
+        the price of one solve.
 
         Args:
             noise: Shape ``(*sample, *batch, num_nodes)``.
+
+        Returns:
+            The draws, of the same shape.
         """
-        draw = self.solver.half_solve(noise.detach().double()).to(self.dtype)
+        return self._pathwise(self.solver.half_solve(noise.detach().double()).to(self.dtype))
+
+    def _pathwise(self, draw: Tensor) -> Tensor:
         needs_grad = self.diagonal.requires_grad or self.off_diagonal.requires_grad
         if not (needs_grad and torch.is_grad_enabled()):
             return draw
@@ -180,7 +244,11 @@ class SparsePrecision:
         return draw - 0.5 * self.detach().solve(product - product.detach())
 
     def to_dense(self) -> Tensor:
-        """``K`` as a dense tensor of shape ``(*batch, num_nodes, num_nodes)``."""
+        """``K`` as a dense tensor.
+
+        Returns:
+            Shape ``(*batch, num_nodes, num_nodes)``.
+        """
         return to_dense(self.graph, self.diagonal, self.off_diagonal)
 
     # ---------------------------------------------------------------- other precisions
@@ -190,18 +258,28 @@ class SparsePrecision:
 
         Args:
             keep: Boolean, shape ``(num_nodes,)``.
+
+        Returns:
+            The precision of these nodes, on the graph that they induce.
         """
         block = self.solver.restrict(keep)
         return self._derived(
             block.graph,
             block.diagonal.to(self.dtype),
             block.off_diagonal.to(self.dtype),
-            block.name,
+            block.backend,
             block,
         )
 
     def add_diagonal(self, values: Tensor) -> SparsePrecision:
-        """``K + diag(values)``, for ``values`` of shape ``(*batch, num_nodes)``."""
+        """``K + diag(values)``.
+
+        Args:
+            values: Shape ``(*batch, num_nodes)``.
+
+        Returns:
+            Another precision.
+        """
         return SparsePrecision(
             self.graph, self.diagonal + values, self.off_diagonal, backend=self.backend
         )
@@ -226,7 +304,11 @@ class SparsePrecision:
         )
 
     def detach(self) -> SparsePrecision:
-        """The same precision without derivatives, sharing what has been factored."""
+        """The same precision without derivatives, sharing what has been factored.
+
+        Returns:
+            Another object with the same values.
+        """
         return self._derived(
             self.graph,
             self.diagonal.detach(),
@@ -236,7 +318,11 @@ class SparsePrecision:
         )
 
     def double(self) -> SparsePrecision:
-        """The same precision with results in float64, sharing what has been factored."""
+        """The same precision with results in float64, sharing what has been factored.
+
+        Returns:
+            Another object, or this one if it is in float64.
+        """
         if self.dtype == torch.float64:
             return self
         return self._derived(

@@ -30,6 +30,12 @@ class WeightedLaplacianPrecision(nn.Module):
         strength: Initial value of :math:`s`, positive.
         scale: Initial value of the overall scale :math:`c`, positive.
         backend: Passed to :class:`SparsePrecision`.
+
+    Example:
+        >>> graph = Graph.from_edges([(0, 1), (1, 2)])
+        >>> precision = WeightedLaplacianPrecision(graph, in_channels=4)
+        >>> precision(torch.zeros(3, 4)).diagonal.detach()  # the edges are alike at the start
+        tensor([3.1213, 5.2426, 3.1213])
     """
 
     #: The parameter that multiplies the whole matrix, on which a copula does not depend.
@@ -67,6 +73,9 @@ class WeightedLaplacianPrecision(nn.Module):
         Args:
             x: Features, shape ``(num_nodes, in_channels)``.
             strength: In place of the held one.
+
+        Returns:
+            The weights, in the order of ``graph.edges``.
         """
         check_features(x, (self.graph.num_nodes, self.in_channels))
         i, j = self.graph.rows, self.graph.cols
@@ -96,6 +105,9 @@ class WeightedLaplacianPrecision(nn.Module):
             x: Features, shape ``(num_nodes, in_channels)``.
             scale: The overall scale, in place of the held one.
             strength: The overall edge weight, in place of the held one.
+
+        Returns:
+            The precision.
         """
         weight = self.edge_weight(x, strength)
         factor = self.scale(scale).unsqueeze(-1)

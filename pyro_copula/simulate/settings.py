@@ -42,7 +42,18 @@ DISTANCE_CHUNK = 4_000_000
 
 
 class LatentSpaceGraph(NamedTuple):
-    """A graph with the features that its edges come from."""
+    """A graph with the features that its edges come from.
+
+    Attributes:
+        graph: The graph.
+        x: The features, ``(num_nodes, num_features)``.
+        graph_weight: What maps them to latent positions, ``(num_features, latent_dim)``.
+
+    Example:
+        >>> made = latent_space_graph(num_nodes=20, num_edges=60, num_features=4, seed=1)
+        >>> made.x.shape, made.graph_weight.shape
+        (torch.Size([20, 4]), torch.Size([4, 10]))
+    """
 
     graph: Graph
     x: Tensor  # (num_nodes, num_features)

@@ -174,6 +174,10 @@ def betainc_logit(a: Tensor | float, b: Tensor | float, t: Tensor | float) -> Te
 
     Returns:
         The probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> betainc_logit(2.0, 3.0, torch.tensor([-60.0, 0.0], dtype=torch.float64))
+        tensor([4.6006e-52, 6.8750e-01], dtype=torch.float64)
     """
     wide, dtype = promote(a, b, t)
     return _Tail.apply(*wide).to(dtype)
@@ -189,6 +193,10 @@ def log_betainc_logit(a: Tensor | float, b: Tensor | float, t: Tensor | float) -
 
     Returns:
         The log probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> log_betainc_logit(2.0, 3.0, torch.tensor([-800.0, 0.0], dtype=torch.float64))
+        tensor([-1.5982e+03, -3.7469e-01], dtype=torch.float64)
     """
     wide, dtype = promote(a, b, t)
     return _LogTail.apply(*wide).to(dtype)
@@ -204,6 +212,10 @@ def betainc(a: Tensor | float, b: Tensor | float, x: Tensor | float) -> Tensor:
 
     Returns:
         The probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> betainc(torch.tensor([0.5, 2.0], dtype=torch.float64), 3.0, 0.25)
+        tensor([0.7930, 0.2617], dtype=torch.float64)
     """
     (wide_a, wide_b, wide_x), dtype = promote(a, b, x)
     return _Tail.apply(wide_a, wide_b, _logit(wide_x)).to(dtype)
@@ -219,6 +231,10 @@ def log_betainc(a: Tensor | float, b: Tensor | float, x: Tensor | float) -> Tens
 
     Returns:
         The log probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> log_betainc(200.0, 3.0, torch.tensor([1e-4, 0.9], dtype=torch.float64))
+        tensor([-1832.1498,   -15.6694], dtype=torch.float64)
     """
     (wide_a, wide_b, wide_x), dtype = promote(a, b, x)
     return _LogTail.apply(wide_a, wide_b, _logit(wide_x)).to(dtype)
@@ -236,6 +252,13 @@ def betaincinv_logit(a: Tensor | float, b: Tensor | float, p: Tensor | float) ->
 
     Returns:
         The logits, of the broadcast shape and promoted dtype, outside of the graph.
+
+    Example:
+        >>> t = betaincinv_logit(2.0, 3.0, torch.tensor([1e-30, 0.5], dtype=torch.float64))
+        >>> t
+        tensor([-35.4347,  -0.4653], dtype=torch.float64)
+        >>> betainc_logit(2.0, 3.0, t)
+        tensor([1.0000e-30, 5.0000e-01], dtype=torch.float64)
     """
     wide, dtype = promote(a, b, p)
     from .kernels import beta_quantiles  # lazy: see _log_tail

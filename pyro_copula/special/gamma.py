@@ -209,6 +209,13 @@ def gammainc(a: Tensor | float, x: Tensor | float) -> Tensor:
 
     Returns:
         The probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> a = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+        >>> p = gammainc(a, 1.5)
+        >>> p.backward()
+        >>> round(p.item(), 4), round(a.grad.item(), 4)
+        (0.4422, -0.3135)
     """
     (wide_a, wide_x), dtype = promote(a, x)
     return _Tail.apply(wide_a, wide_x, False).to(dtype)
@@ -223,6 +230,10 @@ def gammaincc(a: Tensor | float, x: Tensor | float) -> Tensor:
 
     Returns:
         The probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> gammaincc(2.0, torch.tensor([1.5, 60.0], dtype=torch.float64))
+        tensor([5.5783e-01, 5.3415e-25], dtype=torch.float64)
     """
     (wide_a, wide_x), dtype = promote(a, x)
     return _Tail.apply(wide_a, wide_x, True).to(dtype)
@@ -237,6 +248,10 @@ def log_gammainc(a: Tensor | float, x: Tensor | float) -> Tensor:
 
     Returns:
         The log probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> log_gammainc(200.0, torch.tensor([1.0, 200.0], dtype=torch.float64))
+        tensor([-8.6423e+02, -6.7452e-01], dtype=torch.float64)
     """
     (wide_a, wide_x), dtype = promote(a, x)
     return _LogTail.apply(wide_a, wide_x, torch.tensor(False)).to(dtype)
@@ -274,6 +289,11 @@ def log_gamma_tail(a: Tensor | float, x: Tensor | float, upper: Tensor) -> Tenso
 
     Returns:
         The log probabilities, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> x = torch.tensor([1.0, 900.0], dtype=torch.float64)
+        >>> log_gamma_tail(200.0, x, upper=x > 200)
+        tensor([-864.2270, -404.0076], dtype=torch.float64)
     """
     (wide_a, wide_x), dtype = promote(a, x)
     wide_a, wide_x, upper = torch.broadcast_tensors(wide_a, wide_x, upper)
@@ -291,6 +311,11 @@ def gammaincinv(a: Tensor | float, p: Tensor | float) -> Tensor:
     Returns:
         The quantiles, of the broadcast shape and promoted dtype, outside of the graph: attach
         gradients with the implicit function theorem.
+
+    Example:
+        >>> x = gammaincinv(2.0, torch.tensor([1e-9, 0.5], dtype=torch.float64))
+        >>> gammainc(2.0, x)
+        tensor([1.0000e-09, 5.0000e-01], dtype=torch.float64)
     """
     (wide_a, wide_p), dtype = promote(a, p)
     return to_tensor(_quantile(*to_numpy(wide_a, wide_p), upper=False), wide_a).to(dtype)
@@ -306,6 +331,10 @@ def gammainccinv(a: Tensor | float, q: Tensor | float) -> Tensor:
 
     Returns:
         The quantiles, of the broadcast shape and promoted dtype, outside of the graph.
+
+    Example:
+        >>> gammainccinv(2.0, torch.tensor([1e-9, 0.5], dtype=torch.float64))
+        tensor([23.9397,  1.6783], dtype=torch.float64)
     """
     (wide_a, wide_q), dtype = promote(a, q)
     return to_tensor(_quantile(*to_numpy(wide_a, wide_q), upper=True), wide_a).to(dtype)

@@ -4,6 +4,7 @@ Nothing in the package imports this folder.
 """
 
 from .contracts import check_marginal_law, check_precision, check_solver
+from .estimates import check_unbiased_solver
 from .graphs import SMALL_GRAPHS
 from .oracle import DenseOracle
 from .rectangle import RectangleProbability, rectangle_probability
@@ -15,5 +16,6 @@ __all__ = [
     "check_marginal_law",
     "check_precision",
     "check_solver",
+    "check_unbiased_solver",
     "rectangle_probability",
 ]

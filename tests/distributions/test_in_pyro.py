@@ -186,3 +186,40 @@ def test_batch_masks_still_work():
             return pyro.sample("y", d)
 
     assert replicated().shape == (2, 36)
+
+
+@pytest.mark.parametrize("rule", ["normal", "midpoint", "exact", "ep", "augment"])
+def test_a_handler_that_masks_nodes_of_an_observed_site_is_an_error(rule):
+    """Pyro would count the joint density once per node, and NUTS sample without a word."""
+    y = data().nan_to_num(1.0)
+
+    def wrong():
+        rho = pyro.sample("rho", dist.Uniform(0, 1))
+        K = pc.CARPrecision(GRID)(rho=rho, tau=1.0)
+        law = (
+            pc.GraphNormal(torch.zeros(36), precision=K)
+            if rule == "normal"
+            else pc.GaussianCopula(dist.Poisson(torch.full((36,), 5.0)), K, discrete=rule)
+        )
+        with poutine.mask(mask=torch.arange(36) % 5 != 0):
+            pyro.sample("y", law, obs=y)
+
+    trace = poutine.trace(wrong).get_trace()
+    with pytest.raises(ValueError, match="put NaN at missing nodes"):
+        trace.log_prob_sum()
+    with pytest.raises(ValueError, match="put NaN at missing nodes"):
+        MCMC(NUTS(wrong), num_samples=1, warmup_steps=1, disable_progbar=True).run()
+
+
+def test_a_handler_that_masks_replicates_masks_their_densities():
+    K = pc.CARPrecision(GRID)(rho=0.5, tau=1.0)
+    d = pc.GraphNormal(torch.zeros(36), precision=K)
+    keep = torch.tensor([True, False])
+    y = torch.arange(72.0).reshape(2, 36) / 36
+
+    def replicated():
+        with pyro.plate("years", 2), poutine.mask(mask=keep):
+            pyro.sample("y", d, obs=y)
+
+    found = poutine.trace(replicated).get_trace().log_prob_sum()
+    torch.testing.assert_close(found, d.log_prob(y[0]))

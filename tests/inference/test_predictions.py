@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyro
+import pyro.distributions as dist
 import pytest
 import torch
 from fit_examples import SHORT, example, quick_fit
@@ -210,7 +212,7 @@ def test_scores_of_normal_predictions_against_other_formulas():
     assert scores["log_score"] == pytest.approx(np.mean(stats.norm.logpdf(y, mean, sd)))
     z = (y - mean) / sd
     crps = sd * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
-    assert scores["crps"] == pytest.approx(np.mean(crps), rel=0.05)  # from draws
+    assert scores["crps"] == pytest.approx(np.mean(crps), rel=1e-5)
     half = stats.norm.ppf(0.95) * sd
     assert scores["coverage"] == np.mean(np.abs(y - mean) <= half)
     assert scores["coverage_50"] == np.mean(np.abs(z) <= stats.norm.ppf(0.75))
@@ -233,7 +235,7 @@ def test_scores_of_count_predictions_against_other_formulas():
     assert scores["log_score"] == pytest.approx(np.mean(law.logpmf(y)))
     k = np.arange(200)[:, None]
     crps = np.mean(np.sum((law.cdf(k) - (k >= y)) ** 2, axis=0))
-    assert scores["crps"] == pytest.approx(crps, rel=0.05)
+    assert scores["crps"] == pytest.approx(crps, rel=1e-9)
     inside = (law.ppf(0.05) <= y) & (y <= law.ppf(0.95))
     assert scores["coverage"] == np.mean(inside)
     v = torch.rand(15, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).numpy()
@@ -243,6 +245,33 @@ def test_scores_of_count_predictions_against_other_formulas():
     assert prediction.score(data.y, seed=3) == scores
     many = [prediction.score(data.y, seed=seed)["pit_coverage_50"] for seed in range(5)]
     assert len(set(many)) > 1
+
+
+def test_the_crps_of_wide_counts_and_of_small_and_large_mixtures_needs_no_luck():
+    y = torch.tensor([math.nan, 1000.0, math.nan])
+    truth = torch.tensor([970.0, 1000.0, 1100.0])
+    rates = [900.0, 1000.0, 1150.0]
+    laws = [pc.GaussianCopula(three_poissons(rate), _path()).condition(y) for rate in rates]
+    counts = torch.arange(500.0, 1700.0)
+    cdf = torch.stack([law.cdf(counts.unsqueeze(-1).expand(-1, 2)) for law in laws]).mean(0)
+    step = (counts.unsqueeze(-1) >= truth[[0, 2]]).double()
+    exact = float((cdf - step).square().sum(0).mean())
+    few = Prediction(laws).score(truth)["crps"]
+    assert few == pytest.approx(exact, rel=1e-3)  # 334 quantiles of each law
+    pyro.set_rng_seed(1)
+    many = Prediction(laws * 8)  # more laws than are scored by their quantiles
+    first = many.score(truth)["crps"]
+    torch.rand(3)
+    assert Prediction(laws * 8).score(truth)["crps"] == first  # whatever the state of torch's own
+    assert many.score(truth, seed=1)["crps"] != first
+    assert first == pytest.approx(exact, rel=0.05)  # 1,000 draws
+    state = torch.random.get_rng_state()
+    many.score(truth)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def three_poissons(rate):
+    return dist.Poisson(torch.full((3,), rate))
 
 
 # ---------------------------------------------------------------- pictures

@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 from fit_examples import SHORT, example
-from torch import nn
 
 import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError, MidpointWarning
@@ -19,7 +18,15 @@ from pyro_copula.inference.role_report import MODELS
 
 mpl.use("Agg")
 
-QUICK = {"schedule": SHORT, "precision": "car", "progress": False}
+QUICK = {
+    "schedule": SHORT,
+    "backbone": "sage",
+    "baseline": "mlp",
+    "precision": "car",
+    "refine": False,
+    "progress": False,
+}
+ONE_SCALE = {"family": "normal", "scale": "global"}
 NETWORKS = {
     "neither": ("mlp", "none"),
     "representation": ("sage", "none"),
@@ -31,6 +38,13 @@ NETWORKS = {
 def quick_roles(data=None, **options):
     data = example() if data is None else data
     return pc.graph_roles(data, data.observed, **{**QUICK, "folds": 3, **options})
+
+
+def shared_setup(data, folds=3):
+    """What ``quick_roles`` hands to its fits."""
+    nodes = pc.models.NodeData.from_pyg(data, data.observed)
+    networks = [role_fits.Network.of("mlp")], [role_fits.Network.of("sage")]
+    return role_fits.RoleFits(nodes, networks, "car", {"marginal": ONE_SCALE}, {}, None, folds, 0)
 
 
 # ---------------------------------------------------------------- scores
@@ -52,21 +66,20 @@ def test_scores_are_leave_one_out_densities_of_fits_without_the_fold(name):
     """By hand: the fold is hidden from the fit, and each of its nodes is given all others."""
     data = example()
     roles = quick_roles(data)
-    setup = role_fits.RoleFits(
-        pc.models.NodeData.from_pyg(data, data.observed), ("mlp", "sage"), "car", {}, {}, None, 3, 0
-    )
-    fold = setup.hidden(1)
+    fold = shared_setup(data).hidden(1)
     assert int(fold.sum()) == 15
     assert not bool((fold & ~data.observed).any())
     backbone, precision = NETWORKS[name]
-    model = pc.CopulaGNN(backbone, "normal", precision)
+    model = pc.CopulaGNN(backbone, ONE_SCALE, precision)
     found = pc.fit(model, data, data.observed & ~fold, schedule=SHORT, seed=1)
     law = found.model.joint()
-    mean = law.mean.detach()
-    if precision == "none":
-        covariance = torch.diag(law.variance.detach())
-    else:
-        covariance = torch.linalg.inv(law.precision.to_dense().detach())
+    mean, variance = law.mean.detach(), law.variance.detach()
+    assert float(variance.std()) == 0
+    covariance = torch.diag(variance)
+    if precision != "none":
+        unscaled = torch.linalg.inv(law.precision.to_dense().detach())
+        root = (variance / unscaled.diagonal()).sqrt()
+        covariance = root[:, None] * unscaled * root
     where = {int(node): k for k, node in enumerate(roles.nodes)}
     for node in fold.nonzero().squeeze(-1).tolist():
         rest = data.observed.clone()
@@ -81,7 +94,7 @@ def test_scores_are_leave_one_out_densities_of_fits_without_the_fold(name):
 def test_held_out_nodes_are_scored_given_the_observed_ones():
     data = example()
     roles = pc.graph_roles(data, data.observed, held_out=~data.observed, **QUICK)
-    model = pc.CopulaGNN("sage", "normal", "car")
+    model = pc.CopulaGNN("sage", ONE_SCALE, "car")
     found = pc.fit(model, data, data.observed, schedule=SHORT)
     expected = found.predict().log_prob(data.y[~data.observed])
     assert torch.allclose(roles.log_density["both"], expected)
@@ -95,10 +108,7 @@ def test_a_score_does_not_depend_on_whether_its_own_value_is_seen_by_the_fit():
     """A value far out in one fold changes its own score, and no fit of its fold."""
     data = example()
     before = quick_roles(data)
-    setup = role_fits.RoleFits(
-        pc.models.NodeData.from_pyg(data, data.observed), ("mlp", "sage"), "car", {}, {}, None, 3, 0
-    )
-    fold = setup.hidden(0).nonzero().squeeze(-1)
+    fold = shared_setup(data).hidden(0).nonzero().squeeze(-1)
     data.y[fold[0]] += 20
     after = quick_roles(data)
     same = torch.isin(before.nodes, fold[1:])
@@ -157,19 +167,67 @@ def test_counts_are_scored_by_the_mass_of_their_values(rule):
 def test_counts_with_exposure():
     data = pc.datasets.nc_sids()
     options = {"exposure": "exposure", "folds": 2, "schedule": SHORT, "progress": False}
-    with pytest.warns(MidpointWarning, match='discrete="exact" may bring more') as caught:
+    with pytest.warns(MidpointWarning, match=r'graph_roles\(..., discrete="exact"\)') as caught:
         roles = pc.graph_roles(data, backbone="gcn", **options)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert len(roles.nodes) == 100
     assert "gcn" in repr(roles)
     assert roles.marginal == "negative_binomial"
+    assert roles.poor_midpoint
+    assert 'call again with discrete="exact"' in repr(roles)
+    options |= {"held_out": torch.arange(100) % 4 == 0, "schedule": pc.Schedule(max_epochs=2)}
+    exact = pc.graph_roles(data, backbone="gcn", discrete="exact", num_particles=8, **options)
+    assert exact.settings["discrete"] == "exact"
+    assert not exact.poor_midpoint
+
+
+# ---------------------------------------------------------------- the choice of networks
+
+
+@pytest.mark.parametrize("spread", [1.0, -50.0])
+def test_the_simplest_network_is_taken_unless_another_is_clearly_better(monkeypatch, spread):
+    """By hand: each candidate fitted with independent nodes, and the chosen one scored.
+
+    A spread of -50 makes every network clearly better than the one before.
+    """
+    monkeypatch.setattr(role_fits, "_SPREAD", spread)
+    data = example()
+    options = {"schedule": SHORT, "lr": 0.05, "precision": "car", "progress": False}
+    roles = pc.graph_roles(data, data.observed, folds=2, refine=False, **options)
+    assert roles.num_fits == 8
+    setup = shared_setup(data, folds=2)
+    for which, candidates in enumerate((role_fits.WITHOUT_GRAPH, role_fits.WITH_GRAPH)):
+        scores, judged = {0: [], 1: []}, 0
+        validation = {0: 0.0, 1: 0.0}
+        for fold in range(2):
+            hidden = setup.hidden(fold)
+            seen = data.observed & ~hidden
+            judged += round(0.2 * int(seen.sum()))
+            for place, network in enumerate(candidates):
+                model = pc.CopulaGNN(**network.options, marginal=ONE_SCALE, precision="none")
+                found = pc.fit(model, data, seen, schedule=SHORT, lr=0.05, seed=fold)
+                validation[place] += found.history.best_score / 2
+                score = found.model.joint().log_prob(data.y.masked_fill(~hidden, math.nan))
+                scores[place].append(float(score.detach()))
+        chosen = int(validation[1] - validation[0] > spread / math.sqrt(judged))
+        assert roles.networks[which] == candidates[chosen].name
+        assert spread > 0 or chosen == 1
+        log_density = roles.log_density[("neither", "representation")[which]]
+        for fold in range(2):
+            found = float(log_density[roles.fold == fold].sum())
+            assert found == pytest.approx(scores[chosen][fold])
+
+
+def test_networks_of_ones_own_stand_alone():
+    roles = quick_roles(folds=2)
+    assert roles.networks == ("mlp", "sage")
 
 
 # ---------------------------------------------------------------- gains and verdicts
 
 
-def made_up(representation=0.0, correlation=0.0, both=0.0, noise=1.0, n=100):
+def made_up(representation=0.0, correlation=0.0, both=0.0, noise=1.0, n=100, fold=None):
     """Scores whose gains over the model without the graph have these means a node."""
     torch.manual_seed(1)
     base = torch.randn(n)
@@ -180,7 +238,7 @@ def made_up(representation=0.0, correlation=0.0, both=0.0, noise=1.0, n=100):
 
     scores = {"neither": base, "representation": above(representation)}
     scores |= {"correlation": above(correlation), "both": above(both)}
-    return pc.GraphRoles(scores, torch.arange(n))
+    return pc.GraphRoles(scores, torch.arange(n), fold)
 
 
 def test_gains_are_sums_of_paired_differences():
@@ -197,6 +255,34 @@ def test_gains_are_sums_of_paired_differences():
     assert len(table) == 5
 
 
+def test_the_error_of_a_gain_is_that_of_folds_where_these_differ():
+    """By hand, a sum over five folds: its variance is five times that of a fold's sum."""
+    fold = torch.arange(100) % 5
+    luck = 2.0 * torch.tensor([1.0, -1.0, 0.5, 0.0, -0.5])[fold]
+    roles = made_up(0.1, 0.2, 0.3, fold=fold)
+    plain = made_up(0.1, 0.2, 0.3)
+    roles.log_density["both"] = roles.log_density["both"] + luck
+    difference = roles.log_density["both"] - roles.log_density["neither"]
+    sums = torch.stack([difference[fold == k].sum() for k in range(5)])
+    assert roles.gains["both"].se == pytest.approx(math.sqrt(5 * float(sums.var())))
+    assert roles.gains["both"].se > 2 * plain.gains["both"].se
+    assert roles.gains["both"].total == pytest.approx(plain.gains["both"].total)
+
+
+def test_the_error_is_right_on_average_and_never_below_that_of_nodes():
+    """Over many made-up cases without luck, folds widen errors a little and never narrow them."""
+    wider = []
+    for seed in range(200):
+        torch.manual_seed(seed)
+        scores = {name: torch.randn(100) for name in MODELS}
+        fold = torch.arange(100) % 5
+        alone = pc.GraphRoles(scores, torch.arange(100)).gains["both"].se
+        wider.append(pc.GraphRoles(scores, torch.arange(100), fold).gains["both"].se / alone)
+    assert min(wider) == 1.0
+    # simulated apart from the package: a mean of 1.11 and a standard deviation of 0.19
+    assert sum(wider) / 200 == pytest.approx(1.11, abs=4 * 0.19 / math.sqrt(200))
+
+
 @pytest.mark.parametrize(
     ("gains", "verdict"),
     [
@@ -211,6 +297,8 @@ def test_gains_are_sums_of_paired_differences():
         ((9.0, 1.0, 10.0), "mostly representation, and some correlation"),
         ((1.0, 1.0, 1.0), "either representation or correlation"),
         ((0.06, 0.06, 0.12), "the graph helps, but by which role cannot be told"),
+        ((0.12, 0.06, 0.12), "the graph helps, but by which role cannot be told"),
+        # a model with both that is worse than one with one does not hide that one
         ((0.5, 1.0, 0.0), "mostly correlation"),
         ((0.0, 0.5, 0.1), "mostly correlation"),
         ((0.5, -0.5, 0.1), "mostly representation"),
@@ -223,6 +311,22 @@ def test_the_verdict_follows_from_the_gains(gains, verdict):
     assert f"verdict: {roles.verdict}" in repr(roles)
     if "," not in verdict:
         assert "," not in roles.verdict
+
+
+def test_a_small_gain_that_is_clear_is_not_called_the_main_one_beside_a_large_unclear_one():
+    roles = made_up(0.9, 0.1, 1.0, noise=0.01)
+    roles.log_density["correlation"] = roles.log_density["correlation"].clone()
+    roles.log_density["correlation"][:2] -= torch.tensor([60.0, -60.0])  # two nodes decide
+    assert not roles.needs["representation"].sure
+    assert roles.verdict == "correlation; representation may bring more, or nothing"
+
+
+def test_reasons_say_what_each_role_brings_alone_and_beside_the_other():
+    first, second = made_up(1.0, 0.5, 1.0, noise=0.5).reasons
+    assert first.startswith("the graph network brings 100 ± 5 nats alone, and brings 50 ±")
+    assert second.startswith("the copula brings 50 ± 5 nats alone, and brings nothing that can be")
+    assert second.endswith("alone it stands in for a part of the representation")
+    assert "the copula loses 100 ± " in made_up(-1.0, -1.0, -1.0, noise=0.5).reasons[1]
 
 
 def test_a_gain_of_a_few_nats_is_not_told_from_noise():
@@ -328,48 +432,21 @@ def test_unconverged_fits_are_said():
 # ---------------------------------------------------------------- the paper's settings
 
 
-class OwnAndNeighbours(nn.Module):
-    """A linear regression on a node's features and on their random-walk average.
-
-    It holds the means of all settings, and the linear baseline those of setting (b) alone.
-    """
-
-    def __init__(self, in_channels, out_channels):
-        super().__init__()
-        self.layer = nn.Linear(2 * in_channels, out_channels)
-
-    def forward(self, x, edge_index):
-        source, target = edge_index
-        total = x.index_add(0, target, x[source])
-        count = torch.ones(len(x)).index_add(0, target, torch.ones(len(target)))
-        return self.layer(torch.cat([x, total / count[:, None]], dim=-1))
-
-
-#: What the report must say on simulated data. It is a target: setting (a) has been seen to miss it.
+#: Over the seeds 0, 1 and 2 each, with the defaults; see the test for what may be said.
 SEEDS = (0, 1, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    ("setting", "verdicts"),
+    ("setting", "verdict"),
     [
-        ("a", ["mostly representation"]),
-        ("b", ["mostly correlation"]),
-        ("c", ["both representation and correlation"]),
+        ("a", "mostly representation"),
+        ("b", "mostly correlation"),
+        ("c", "both representation and correlation"),
     ],
 )
-def test_the_roles_in_the_settings_of_the_paper(setting, verdicts, seed):
+def test_the_roles_in_the_settings_of_the_paper(setting, verdict, seed):
     data = pc.simulate.paper_setting(setting, sigma2=0.5, seed=seed)
-    roles = pc.graph_roles(
-        data,
-        backbone=OwnAndNeighbours,
-        baseline="linear",
-        precision="laplacian",
-        refine=True,  # the dependence is the question, and the network is too small to overfit
-        folds=3,
-        seed=seed,
-        jobs=2,
-        progress=False,
-    )
-    assert roles.verdict in verdicts, repr(roles)
+    roles = pc.graph_roles(data, seed=seed, progress=False)
+    assert roles.verdict.startswith(verdict), repr(roles)

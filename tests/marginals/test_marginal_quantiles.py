@@ -176,3 +176,12 @@ def test_not_a_probability(bad):
     with pytest.raises(InvalidArgumentError, match="`u` must be a probability") as error:
         marginals.icdf(LAWS["normal"].make(), torch.tensor([bad]))
     assert "from_normal_score" in str(error.value)
+
+
+@pytest.mark.parametrize("num_nodes", [1, 7, 50])
+def test_a_count_of_zero_is_not_minus_zero(num_nodes):
+    # Which zero torch.maximum gives depends on the place within the vector.
+    z = torch.linspace(-3, 0, num_nodes)
+    counts = marginals.from_normal_score(dist.Poisson(torch.full((num_nodes,), 0.3)), z)
+    assert bool((counts == 0).all())
+    assert not bool(torch.signbit(counts).any())

@@ -234,3 +234,19 @@ def test_bad_input(change, options, match):
         setattr(data, name, value)
     with pytest.raises(InvalidArgumentError, match=match):
         CopulaGNN(**options).build(data)
+
+
+@pytest.mark.parametrize("backbone", ["sage", "gcn", "mlp"])
+@pytest.mark.parametrize("empty", [None, torch.zeros(40, 0)])
+def test_data_without_features(backbone, empty):
+    data = example()
+    data.x = empty
+    with pytest.raises(InvalidArgumentError, match="graph_features=True") as caught:
+        CopulaGNN(backbone, "normal", "car").build(data)
+    assert (caught.value.argument, caught.value.found) == ("data.x", "none")
+    own = CopulaGNN("linear", "normal", "car").build(data).joint()  # an intercept and the graph
+    assert torch.allclose(own.mean, data.y.mean())
+    degrees = CopulaGNN(backbone, "normal", "car", graph_features=True).build(data)
+    assert degrees.joint().mean.unique().numel() > 1
+    with pytest.raises(InvalidArgumentError, match="WeightedLaplacianPrecision"):
+        CopulaGNN("linear", "normal", "edge_regression").build(data)

@@ -163,3 +163,15 @@ def test_parts_must_fit_the_data():
         CopulaGNN("linear", MixedFamily({"normal": IS_COUNT, "poisson": ~IS_COUNT})).build(data)
     with pytest.raises(InvalidArgumentError, match="names in `kind`"):
         MixedFamily({"normal": [0]}, families={"poisson": "poisson"})
+
+
+def test_its_parts_are_printed_alone_and_in_a_model():
+    shown = "MixedFamily(normal: 26 nodes of normal(scale='global'), negative_binomial: 14 nodes)"
+    assert repr(mixed_family()) == shown
+    assert shown in repr(CopulaGNN("linear", mixed_family()))
+    kind = ["normal" if not count else "negative_binomial" for count in IS_COUNT]
+    kind.sort(key=lambda name: name != "normal")
+    by_name = CopulaGNN("linear", {"family": "mixed", "kind": kind})
+    assert shown in repr(by_name)
+    own = MixedFamily({"deaths": [0], "size": [1, 2]}, {"deaths": "poisson", "size": "gamma"})
+    assert repr(own).startswith("MixedFamily(deaths: 1 node of poisson, size: 2 nodes of gamma")

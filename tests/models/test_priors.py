@@ -8,7 +8,7 @@ import torch
 from model_examples import example, kind_of
 
 from pyro_copula.models import FAMILIES, PRECISIONS, CopulaGNN, default_prior
-from pyro_copula.models.priors import SignedBeta
+from pyro_copula.models.priors import Priors, SignedBeta
 from pyro_copula.scalars import Correlation, Positive, Proportion, Real
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
@@ -43,3 +43,21 @@ def test_the_signed_beta_is_a_beta_law_on_another_interval():
     x = torch.tensor([-0.9, 0.0, 0.8])
     expected = dist.Beta(4.0, 1.0).log_prob((x + 1) / 2) - torch.log(torch.tensor(2.0))
     torch.testing.assert_close(law.log_prob(x), expected)
+
+
+def test_priors_print_with_their_parameters():
+    given = {"rho": dist.Beta(18.0, 2.0)}
+    model = CopulaGNN("linear", "normal", "car", priors=given, last_layer_prior=0.5)
+    shown = "priors={'rho': Beta(18, 2)}, last_layer_prior=0.5"
+    assert shown in repr(model)
+    built = model.build(example())
+    assert shown in repr(built)
+    size = built.last_layer_size
+    assert repr(built.priors) == (
+        "{'rho': Beta(18, 2), 'tau': LogNormal(0, 1), "
+        f"'last_layer': Normal(0, 0.5) of shape ({size},)}}"
+    )
+    assert dict(built.priors)["rho"] is built.given_priors["rho"]  # a dictionary like any other
+    assert repr(default_prior("alpha")) == "SignedBeta(4, 1)"
+    several = dist.Normal(torch.tensor([0.0, 1.0]), 1.0).to_event(1)
+    assert repr(several) in repr(Priors(rho=several))  # one number would not say it

@@ -104,7 +104,10 @@ def test_what_is_the_users_own_is_said_to_be():
     spec = model.specification()
     for name in ("backbone", "marginal", "precision", "priors"):
         assert spec[name] == "<own>"
-    assert repr(model) == "CopulaGNN(backbone=Identity, marginal=Own, precision=CARPrecision)"
+    assert repr(model) == (
+        "CopulaGNN(backbone=Identity, marginal=Own, precision=CARPrecision, "
+        "priors={'rho': MaskedDistribution()})"
+    )
     own = MixedFamily({"mine": [0], "normal": [1]}, families={"mine": Own})
     assert own.specification() == "<own>"
 

@@ -72,3 +72,13 @@ def test_own_modules():
 def test_unknown_backbones(backbone):
     with pytest.raises(InvalidArgumentError, match="`backbone`"):
         make_backbone(backbone, 3, 1)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_network_without_features_is_an_error_and_a_regression_an_intercept(name):
+    if name == "linear":
+        out = make_backbone(name, 0, 2)(torch.zeros(4, 0), EDGES)
+        assert torch.equal(out, torch.zeros(4, 2))
+        return
+    with pytest.raises(InvalidArgumentError, match=r"(?s)`data.x`.*one feature.*none.*\"linear\""):
+        make_backbone(name, 0, 1)

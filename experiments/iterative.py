@@ -1,0 +1,242 @@
+"""Accuracy, time and memory of the iterative engine.
+
+    python experiments/iterative.py accuracy election step growth large
+
+Writes ``experiments/results/iterative.json``; a part that is not run keeps its old record. Times
+are CPU seconds of one thread (user time), which a busy machine hardly changes.
+
+- ``accuracy``: wiki-squirrel, 16 probes, against the exact engine over independent seeds.
+- ``election``: fits of the election data with the iterative and with the exact engine.
+- ``step``: one training step on a preferential-attachment graph of 100,000 nodes.
+- ``growth``: the same from 12,500 to 100,000 nodes, and the exponent of the growth.
+- ``large``: a step and a prediction at 1,000,000 nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pyro.distributions as dist
+import torch
+from torch.nn.functional import softplus
+
+import pyro_copula as pc
+from pyro_copula.linalg.iterative.options import Iterative
+from pyro_copula.linalg.iterative.solver import IterativeSolver
+from pyro_copula.linalg.sparse import SparseSolver
+
+RESULTS = Path(__file__).parent / "results" / "iterative.json"
+SEEDS = 20
+
+
+def cpu() -> float:
+    """User CPU seconds of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def peak() -> float:
+    """The largest memory of this process so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def preferential_attachment(num_nodes: int, edges_per_node: int, seed: int = 0) -> pc.Graph:
+    """Every node joins some older ones, chosen in proportion to their degree.
+
+    Batagelj and Brandes, Efficient generation of large random networks, 2005, with the copies
+    followed for all edges at once.
+    """
+    rng = np.random.default_rng(seed)
+    count = num_nodes * edges_per_node
+    place = np.arange(count)
+    copied = rng.integers(0, 2 * place + 1)  # the end of which earlier half edge
+    target = copied.copy()
+    while (target % 2).any():
+        odd = target % 2 == 1
+        target[odd] = copied[target[odd] // 2]
+    ends = np.stack([place // edges_per_node, target // 2 // edges_per_node], 1)
+    return pc.Graph.from_edges(ends, num_nodes)
+
+
+def precision_values(graph: pc.Graph, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The values of a precision: an alpha, or edge weights that are softplus of normals."""
+    if kind != "softplus":
+        K = pc.NormalizedAdjacencyPrecision(graph)(alpha=float(kind), beta=1.0)
+        return K.diagonal.detach(), K.off_diagonal.detach()
+    generator = torch.Generator().manual_seed(0)
+    weight = softplus(torch.randn(graph.num_edges, generator=generator))
+    diagonal = torch.ones(graph.num_nodes)
+    diagonal = diagonal.index_add(0, graph.rows, weight).index_add(0, graph.cols, weight)
+    return diagonal, -weight
+
+
+def accuracy() -> dict:
+    """Errors at 16 probes on wiki-squirrel, in the precision of training."""
+    data = pc.datasets.wikipedia("squirrel")
+    graph = pc.Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
+    record = {"seeds": SEEDS, "probes": 16}
+    for kind in ("0.9", "0.99", "0.999", "softplus"):
+        diagonal, off = precision_values(graph, kind)
+        exact = SparseSolver(graph, diagonal, off)
+        variance, covariance = exact.selected_inverse()
+        logdet, z, on_edges, on_nodes, seconds = [], [], [], [], []
+        for seed in range(SEEDS):
+            leaves = diagonal.clone().requires_grad_(), off.clone().requires_grad_()
+            start = cpu()
+            solver = IterativeSolver(graph, *leaves, Iterative(seed=seed))
+            value = solver.logdet()
+            _, gradient = torch.autograd.grad(value, leaves)
+            seconds.append(cpu() - start)
+            error = float(value.detach() - exact.logdet())
+            logdet.append(error)
+            z.append(error / float(solver.logdet_error()))
+            on_edges.append(float((gradient / 2 - covariance).square().sum()))
+            relative = solver.inverse_diagonal().detach() / variance - 1
+            on_nodes.append(float(relative.square().mean()))
+        record[kind] = {
+            "logdet": float(exact.logdet()),
+            "logdet_rmse": math.sqrt(np.mean(np.square(logdet))),
+            "logdet_mean_error": float(np.mean(logdet)),
+            "logdet_z_rms": math.sqrt(np.mean(np.square(z))),
+            "edge_gradient_relative_rmse": math.sqrt(
+                np.mean(on_edges) / float(covariance.square().sum())
+            ),
+            "variance_relative_rmse": math.sqrt(np.mean(on_nodes)),
+            "cpu_seconds": float(np.median(seconds)),
+        }
+        print(kind, record[kind], flush=True)
+    return record
+
+
+class Setting:
+    """Poisson counts on a preferential-attachment graph, with 40% of the nodes missing."""
+
+    def __init__(self, num_nodes: int, channels: int = 8) -> None:
+        torch.manual_seed(0)
+        self.graph = preferential_attachment(num_nodes, 5)
+        self.x = torch.randn(num_nodes, channels)
+        self.y = torch.poisson(torch.full((num_nodes,), 5.0))
+        self.y[torch.rand(num_nodes) < 0.4] = math.nan
+        self.rate = torch.nn.Linear(channels, 1)
+        self.precision = pc.EdgeRegressionPrecision(
+            self.graph, in_channels=channels, backend="iterative"
+        )
+
+    def copula(self) -> pc.GaussianCopula:
+        """The law at the present parameters."""
+        rate = (1.5 + 0.1 * self.rate(self.x).squeeze(-1)).exp()
+        return pc.GaussianCopula(dist.Poisson(rate), precision=self.precision(self.x))
+
+    def step(self) -> tuple[float, float]:
+        """CPU and wall seconds of one log density with all gradients."""
+        start, wall = cpu(), time.perf_counter()
+        (-self.copula().log_prob(self.y)).backward()
+        return cpu() - start, time.perf_counter() - wall
+
+
+def step(num_nodes: int = 100_000, repeats: int = 3) -> dict:
+    """A training step; the first one, which loads compiled kernels, does not count."""
+    Setting(2_000).step()
+    before = peak()
+    setting = Setting(num_nodes)
+    times = [setting.step() for _ in range(repeats)]
+    record = {
+        "nodes": num_nodes,
+        "edges": setting.graph.num_edges,
+        "cpu_seconds": float(np.median([t for t, _ in times])),
+        "wall_seconds": float(np.median([t for _, t in times])),
+        "peak_GiB": peak(),
+        "peak_GiB_above_imports": peak() - before,
+    }
+    print(record, flush=True)
+    return record
+
+
+def growth() -> dict:
+    """CPU seconds of a step against the number of nodes, at mean degree 10."""
+    sizes = [12_500, 25_000, 50_000, 100_000]
+    seconds = [step(n)["cpu_seconds"] for n in sizes]
+    slope = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+    print("exponent", slope)
+    return {"nodes": sizes, "cpu_seconds": seconds, "exponent": slope}
+
+
+def large(num_nodes: int = 1_000_000) -> dict:
+    """A step and a prediction with intervals of the 40% missing nodes."""
+    record = step(num_nodes, repeats=1)
+    setting = Setting(num_nodes)
+    start, wall = cpu(), time.perf_counter()
+    with torch.no_grad():
+        conditional = setting.copula().condition(setting.y)
+        interval = conditional.interval(0.9)
+    assert bool((interval.upper >= interval.lower).all())
+    record["prediction_cpu_seconds"] = cpu() - start
+    record["prediction_wall_seconds"] = time.perf_counter() - wall
+    record["peak_GiB"] = peak()
+    print(record, flush=True)
+    return record
+
+
+def election() -> dict:
+    """Fits with both engines: learned parameters, and R2 at the test nodes."""
+    data = pc.datasets.election("income")
+    observed = torch.rand(data.num_nodes, generator=torch.Generator().manual_seed(0)) < 0.6
+    record: dict = {}
+    for marginal in ("normal", "poisson"):
+        y = data.y.clone()
+        if marginal == "poisson":
+            y = torch.poisson((1.5 + 0.5 * y).exp(), generator=torch.Generator().manual_seed(1))
+        for backend in ("sparse", "iterative"):
+            outcome = data.clone()
+            outcome.y = y
+            model = pc.CopulaGNN(
+                backbone="mlp",
+                marginal=marginal,
+                precision="normalized_adjacency",
+                backend=backend,
+            )
+            start = cpu()
+            fit = pc.fit(model, outcome, observed=observed, method="mle", seed=0, progress=False)
+            mean = fit.predict(num_samples=2).mean
+            truth = y[~observed]
+            r2 = 1 - float((truth - mean).square().sum() / (truth - truth.mean()).square().sum())
+            with torch.no_grad():
+                alpha = float(fit.model.precision.alpha(None))
+            record[f"{marginal} {backend}"] = {
+                "alpha": alpha,
+                "r2": r2,
+                "cpu_seconds": cpu() - start,
+            }
+            print(marginal, backend, record[f"{marginal} {backend}"], flush=True)
+    return record
+
+
+PARTS = {
+    "accuracy": accuracy,
+    "election": election,
+    "step": step,
+    "growth": growth,
+    "large": large,
+}
+
+
+def main() -> None:
+    """Runs the parts named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=["accuracy", "step"])
+    names = parser.parse_args().parts
+    torch.set_num_threads(1)
+    record = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in names:
+        torch.set_default_dtype(torch.float64)
+        record[name] = PARTS[name]()
+        RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

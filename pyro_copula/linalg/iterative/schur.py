@@ -1,0 +1,103 @@
+"""The diagonal of the precision of the observed nodes alone, estimated by random probes.
+
+With ``K = D^1/2 (I - S) D^1/2`` and missing nodes m, it is ``D_o (1 - C_ii)`` with
+
+    C = S_om (I - S)_mm^-1 S_mo
+    C_ii = A_ii + mean[ z_i ((C - A) z)_i ],      A = S_om Q S_mo,   Q ~ (I - S)_mm^-1
+
+for random signs z at the observed nodes. Its derivative in K along weights g is ``V diag(g) V'``
+with ``V = [I; -K_mm^-1 K_mo]``, the mean of ``(V z)(V g z)'``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import kernels
+from .controls import Powers
+from .estimator import Estimator
+
+
+def schur_diagonal(whole: Estimator, block: Estimator, observed: np.ndarray) -> np.ndarray:
+    """The diagonal at all nodes; what it holds at the missing ones means nothing.
+
+    Args:
+        whole: The matrix.
+        block: Its missing block.
+        observed: Boolean, (num_nodes,).
+    """
+    op, control, dtype = whole.operator, block.control, whole.dtype
+    missing = ~observed
+    squares, triangles = np.zeros(whole.num_nodes), np.zeros(whole.num_nodes)
+    c0, c1 = np.append(control.linear, 0.0)[:2]
+    if c1 != 0:
+        rows = op.rows(np.float64)
+        kernels.through_missing(op.pointer, op.neighbour, rows, missing, squares, triangles)
+    else:
+        i, j = op.ends
+        np.add.at(squares, i, np.where(missing[j], op.edges**2, 0.0))
+        np.add.at(squares, j, np.where(missing[i], op.edges**2, 0.0))
+    reach = op.product(_spread(control.vectors, missing))
+    share = c0 * squares + c1 * triangles + reach.astype(float) ** 2 @ control.linear_top
+    for _, signs in whole.probes.blocks():
+        z = np.where(observed[:, None], signs, 0).astype(dtype)
+        b = op.product(z)[missing]
+        rest = block.probe_solve(b) - control.apply_linear(Powers(block.operator, b))
+        image = op.product(_spread(rest, missing))
+        share += (z * image).sum(1, dtype=np.float64) / len(whole.probes)
+    return op.inverse_root**-2 * (1 - share)
+
+
+def schur_gradient(
+    whole: Estimator, block: Estimator, observed: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """The derivative of ``sum weight * schur_diagonal`` in K, entry by entry on the pattern."""
+    op, control, dtype = whole.operator, block.control, whole.dtype
+    missing = ~observed
+    weight = np.where(observed, weight / op.inverse_root**2, 0.0)
+    result = _known_gradient(whole, block, observed, weight)
+    for _, signs in whole.probes.blocks():
+        pairs = []
+        for factor in (np.ones_like(weight), weight):
+            z = (np.where(observed[:, None], signs, 0) * factor[:, None]).astype(dtype)
+            b = op.product(z)[missing]
+            x, known = block.probe_solve(b), control.apply_constant(Powers(block.operator, b))
+            pairs.append((z + _spread(x, missing), z + _spread(known, missing)))
+        (left, known_left), (right, known_right) = pairs
+        kernels.outer(*op.ends, left, right, 1 / len(whole.probes), result)
+        kernels.outer(*op.ends, known_left, known_right, -1 / len(whole.probes), result)
+    return op.scale_pattern(result)
+
+
+def _known_gradient(
+    whole: Estimator, block: Estimator, observed: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """``V diag(weight) V'`` on the pattern, for ``V = [I; Q S_mo]`` with ``Q`` of degree zero."""
+    op, control, n = whole.operator, block.control, whole.num_nodes
+    i, j = op.ends
+    missing = ~observed
+    c0, top = float(control.constant[0]), control.constant_top
+    result = np.zeros(n + op.graph.num_edges)
+    if c0 != 0:
+        rows = op.rows(np.float64)
+        kernels.sandwich(op.pointer, op.neighbour, op.edge, rows, weight, result)
+        result[:n][observed] = 0.0
+        result[n:][~(missing[i] & missing[j])] = 0.0
+        result *= c0**2
+    result[:n] += weight
+    result[n:] += c0 * op.edges * np.where(observed[i] != observed[j], weight[i] + weight[j], 0.0)
+    u = _spread(control.vectors.astype(np.float64), missing)
+    reach = np.where(observed[:, None], op.product(u), 0.0)
+    inner = reach.T @ (weight[:, None] * reach)
+    image = np.where(missing[:, None], op.product(weight[:, None] * reach), 0.0)
+    left = (
+        2 * c0 * image * top + u @ (top[:, None] * inner * top) + 2 * weight[:, None] * reach * top
+    )
+    kernels.outer(*op.ends, np.ascontiguousarray(left), u, 1.0, result)
+    return result
+
+
+def _spread(block: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    full = np.zeros((len(nodes), block.shape[1]), dtype=block.dtype)
+    full[nodes] = block
+    return full

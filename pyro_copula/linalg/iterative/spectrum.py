@@ -1,0 +1,123 @@
+"""The spectrum of ``S``: its density, and its largest eigenvalues with their vectors.
+
+A few steps of block Lanczos from random vectors give the density, as a quadrature rule, and a
+first guess of the top of the spectrum. A Chebyshev polynomial that is small below that guess then
+turns the guessed vectors into good ones. A block finds eigenvalues that coincide, as those of a
+graph's components do, up to its width.
+
+References:
+    Zhou, Saad, Tiago and Chelikowsky, Self-consistent-field calculations using
+    Chebyshev-filtered subspace iteration, J. Comput. Phys. 219 (2006).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .operator import Operator
+
+_STEPS = 4
+_DEGREE = 12
+#: The Ritz values of few steps miss the end of the spectrum by less than this share of its width.
+_MARGIN = 0.15
+#: The filter grows with its degree; it is brought back to size this often.
+_RESCALE_EVERY = 4
+
+
+class Spectrum:
+    """What is known of the eigenvalues of one matrix.
+
+    Args:
+        operator: The matrix.
+        rank: The number of vectors; as many as there are nodes if those are fewer.
+        dtype: Of the vectors.
+        generator: The random numbers of the first block.
+
+    Attributes:
+        nodes: Where the density is, increasing, (m,).
+        weights: How much of it is there, with sum one, (m,).
+        values: Approximate eigenvalues at the top, increasing, (rank,).
+        vectors: Their vectors, ``(num_nodes, rank)``.
+        errors: About how far the vectors are from those of the matrix, from 0 to 1, (rank,).
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        rank: int,
+        dtype: np.dtype | type,
+        generator: np.random.Generator,
+    ) -> None:
+        self.operator = operator
+        n = operator.num_nodes
+        if n <= _STEPS * max(rank, 1):
+            dense = operator.product(np.eye(n))
+            self.nodes, vectors = np.linalg.eigh((dense + dense.T) / 2)
+            self.weights = np.full(n, 1 / n)
+            top = slice(n - min(rank, n), None)
+            self.values = self.nodes[top]
+            self.vectors = np.ascontiguousarray(vectors[:, top].astype(dtype))
+            self.errors = np.zeros(len(self.values))
+            return
+        start = generator.standard_normal((n, max(rank, 1))).astype(dtype)
+        self.nodes, self.weights, guess = _lanczos(operator, start)
+        self._rotate(np.ascontiguousarray(guess[:, :rank]))
+
+    def refine(self) -> None:
+        """Filters the vectors once more."""
+        # What lies below the interval would be amplified too, so its end must be low enough.
+        low = self.nodes[0] - _MARGIN * (self.nodes[-1] - self.nodes[0])
+        filtered = _filtered(self.operator, self.vectors, low, self.values[0])
+        self._rotate(np.ascontiguousarray(np.linalg.qr(filtered)[0]))
+
+    def _rotate(self, basis: np.ndarray) -> None:
+        """Makes approximate eigenvectors of an orthonormal basis."""
+        image = self.operator.product(basis)
+        projected = (basis.T @ image).astype(np.float64)
+        self.values, rotation = np.linalg.eigh((projected + projected.T) / 2)
+        rotation = rotation.astype(basis.dtype)
+        self.vectors = np.ascontiguousarray(basis @ rotation)
+        rest = image @ rotation - self.vectors * self.values.astype(basis.dtype)
+        gap = self.values - self.values[:1] + np.finfo(np.float32).eps
+        self.errors = np.minimum(1.0, np.sqrt((rest.astype(np.float64) ** 2).sum(0)) / gap)
+
+
+def _lanczos(operator: Operator, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ritz values, their weights in the density, and the vectors of the largest."""
+    (n, width), dtype = start.shape, start.dtype
+    basis = np.empty((n, width * _STEPS), dtype=dtype, order="F")
+    projected = np.zeros((width * _STEPS, width * _STEPS))
+    basis[:, :width] = np.linalg.qr(start)[0]
+    for step in range(_STEPS):
+        here = slice(step * width, (step + 1) * width)
+        known = basis[:, : here.stop]
+        image = operator.product(np.ascontiguousarray(basis[:, here]))
+        coefficients = known.T @ image
+        projected[: here.stop, here] = coefficients
+        projected[here, : here.stop] = coefficients.T
+        if step + 1 < _STEPS:
+            for _ in range(2):  # a block that is all but in the span needs it twice
+                image -= known @ (known.T @ image)
+                image = np.linalg.qr(image)[0]
+            basis[:, here.stop : here.stop + width] = image
+    values, vectors = np.linalg.eigh((projected + projected.T) / 2)
+    weights = (vectors[:width] ** 2).sum(0) / width
+    guess = basis @ vectors[:, -width:].astype(dtype)
+    return values, weights, np.ascontiguousarray(guess)
+
+
+def _filtered(operator: Operator, block: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The Chebyshev polynomial on ``[low, high]`` of S, times a block, up to a factor."""
+    number = block.dtype.type
+    middle, half = number((low + high) / 2), number(max(high - low, 1e-6) / 2)
+    before, now = block, (operator.product(block) - middle * block) / half
+    for degree in range(2, _DEGREE + 1):
+        after = operator.product(now)
+        after -= middle * now
+        after *= 2 / half
+        after -= before
+        before, now = now, after
+        if degree % _RESCALE_EVERY == 0:
+            size = number(max(np.abs(now).max(), np.finfo(block.dtype).tiny))
+            before, now = before / size, now / size
+    return now
