@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import acceptance_report, discrete_report, figures, prose
+from . import acceptance_report, discrete_report, figures, pilot, prose
 from .models import CONTINUOUS, COUNT
 from .problems import COUNTS, ELECTION
 from .prose import markdown
@@ -57,6 +57,7 @@ def text(results: Path) -> str:
             parts += [_section(table, records[name], published)]
         if name == "table3":
             parts += [_calibration(records["table2"], records["table3"])]
+    parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"])]
     parts += [discrete_report.section(records["discrete"])]
     if (results / "figure3.png").exists():
@@ -225,6 +226,19 @@ def _calibration(table2: Records, table3: Records) -> str:
 
 
 # ---------------------------------------------------------------- words
+
+
+def _pilot(records: Records) -> str:
+    """The learning rates that the pilot fixed."""
+    rates = pilot.chosen(records)
+    columns = [c for c in (*ELECTION, *COUNTS) if any(name.startswith(f"{c} ") for name in rates)]
+    lines = []
+    for row in pilot.ROWS:
+        fixed = [rates.get(f"{column} {row}") for column in columns]
+        lines.append([row, *("both" if rate is None else f"{rate[0]:g}" for rate in fixed)])
+    if not columns:
+        return ""
+    return prose.PILOT.format(seed=pilot.SEED) + "\n\n" + markdown(["model", *columns], lines)
 
 
 def _time(records: Mapping[str, Records]) -> str:

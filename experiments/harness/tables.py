@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, discrete, models
+from . import acceptance, discrete, models, pilot
 from .problems import ELECTION, TAUS, VARIANCES, load
 from .trials import Trial
 
-PAPER_ROWS = ("MLP", "GCN", "ab-C-GCN", "R-C-GCN", "SAGE", "ab-C-SAGE", "R-C-SAGE")
+PAPER_ROWS = pilot.ROWS
 FIGURE_ROWS = ("MLP", "GCN", "SAGE", "GAT", "APPNP")
 
-#: The learning rate of a published model where a pilot fixed it; both are tried elsewhere.
-PILOT_RATES: dict[str, tuple[float, ...]] = {}
+#: The learning rate of a published model where the pilot fixed it; both are tried elsewhere.
+PILOT_RATES = pilot.committed()
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ TABLES = {
 }
 
 #: Studies that are no table of the paper: modules with ``trials`` and ``execute``.
-STUDIES = {"acceptance": acceptance, "discrete": discrete}
+STUDIES = {"pilot": pilot, "acceptance": acceptance, "discrete": discrete}
 
 #: Figure 1 shows these rows in setting (b) only, where the graph is correlational.
 _SETTING_B_ONLY = TABLES["figure1"].beyond
@@ -151,8 +151,8 @@ def options(
     chosen: dict[str, Any] = {} if split is None else {"split": split}
     if row in models.PAPER:
         simulated = column[1] == ":"
-        both = (0.01,) if simulated else (0.01, 0.001)
-        chosen["lr"] = (0.01,) if smoke else PILOT_RATES.get(f"{column} {row}", both)
+        both = pilot.RATES[:1] if simulated else pilot.RATES
+        chosen["lr"] = pilot.RATES[:1] if smoke else PILOT_RATES.get(f"{column} {row}", both)
     if smoke:
         chosen["max_epochs"] = 20
         if row == "recipe":

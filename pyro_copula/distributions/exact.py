@@ -283,12 +283,19 @@ class ExactReport:
 
     @property
     def reliable(self) -> bool:
-        """Whether enough particles count, and no few of them may dominate."""
+        """Whether enough particles count, and no few of them may dominate.
+
+        Below 25 particles that cannot be told, and the answer is no.
+        """
+        if math.isnan(self.k_hat):
+            return False
         share = self.effective_size / self.num_particles
         return share >= (_EVEN_SHARE if self.k_hat > _HEAVY else _TRUSTED_SHARE)
 
     def __repr__(self) -> str:
         verdict = "reliable" if self.reliable else "NOT reliable: use more particles"
+        if math.isnan(self.k_hat):
+            verdict = "too few particles to tell whether it is reliable"
         return (
             f"ExactReport(log_prob={self.log_prob:.4f} +- {self.standard_error:.2g}, "
             f"effective={self.effective_size:.0f} of {self.num_particles}, "

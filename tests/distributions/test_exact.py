@@ -260,6 +260,8 @@ def test_the_report_says_when_not_to_trust():
     assert not report_of(30.0, 0.9).reliable
     assert not report_of(3.0, 0.2).reliable
     assert "NOT reliable" in repr(report_of(3.0, 0.2))
+    assert not report_of(60.0, math.nan).reliable
+    assert "too few particles" in repr(report_of(60.0, math.nan))
     assert report_of(60.0, 0.2).gap == pytest.approx(-0.1)
 
 

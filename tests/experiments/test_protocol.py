@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from harness import baselines, published
+from harness import baselines, pilot, published
 from harness.problems import Problem, load
 
 import pyro_copula as pc
@@ -183,3 +183,19 @@ def test_label_propagation_sees_no_test_value(problem):
         baselines._propagate(problem, problem.data.y.numpy(), 0.8)[problem.test.numpy()],
     )
     assert baselines.label_propagation(other)["validation"] == pytest.approx(scores["validation"])
+
+
+def test_the_pilot_takes_the_rate_with_the_better_validation_score():
+    def record(row, lr, validation):
+        metrics = {"lr": lr, "validation": validation}
+        return {"dataset": "income", "model": row, "seed": pilot.SEED, "metrics": metrics}
+
+    records = [
+        record("SAGE", 0.01, 0.4),
+        record("SAGE", 0.001, 0.5),
+        record("GCN", 0.01, 0.3),
+        record("GCN", 0.001, 0.2),
+        record("MLP", 0.01, 0.9),  # the other rate was not tried
+    ]
+    assert pilot.chosen(records) == {"income SAGE": (0.001,), "income GCN": (0.01,)}
+    assert pilot.SEED not in range(1, 101)
