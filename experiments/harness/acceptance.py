@@ -17,7 +17,7 @@ from torch import Tensor
 
 import pyro_copula as pc
 
-from .models import ML_SCHEDULE, LastState, limited, run_model
+from .models import ML_SCHEDULE, LastState, limited, recipe_version, run_model
 from .problems import ELECTION, load
 from .trials import Trial
 
@@ -62,7 +62,9 @@ def trials(*, smoke: bool = False, seeds: Sequence[int] | None = None) -> list[T
                     name = f"recovery:{setting}:{law}"
                     made.append(Trial("acceptance", name, method, seed, options))
     if not smoke:
-        made += [Trial("acceptance", d, row, s) for d, row, chosen in CELLS for s in chosen]
+        for column, row, chosen in CELLS:
+            options = (("recipe", recipe_version(counts=False)),) if row == "recipe" else ()
+            made += [Trial("acceptance", column, row, seed, options) for seed in chosen]
     return made
 
 

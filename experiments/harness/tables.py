@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import acceptance, discrete, models, pilot
-from .problems import ELECTION, TAUS, VARIANCES, load
+from .problems import COUNTS, ELECTION, TAUS, VARIANCES, load
 from .trials import Trial
 
 PAPER_ROWS = pilot.ROWS
@@ -153,6 +153,8 @@ def options(
         simulated = column[1] == ":"
         both = pilot.RATES[:1] if simulated else pilot.RATES
         chosen["lr"] = pilot.RATES[:1] if smoke else PILOT_RATES.get(f"{column} {row}", both)
+    if row == "recipe":
+        chosen["recipe"] = models.recipe_version(counts=column in COUNTS)
     if smoke:
         chosen["max_epochs"] = 20
         if row == "recipe":
@@ -163,7 +165,8 @@ def options(
 def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
     """Whether a record is of a trial as it would be run today, and not with older options."""
     if record["table"] in STUDIES:
-        return True
+        today = {t.key for t in STUDIES[record["table"]].trials(smoke=smoke) if t.model == "recipe"}
+        return record["model"] != "recipe" or record["key"] in today
     table = TABLES[record["table"]]
     if record["dataset"] not in table.columns or record["model"] not in table.rows:
         return False

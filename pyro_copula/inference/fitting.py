@@ -77,8 +77,8 @@ def fit(
         weight_decay: On the network only, and there not on a linear skip; 5e-4 by default.
         optimizer: Any class of torch.optim with groups of parameters; Adam by default.
         schedule: How long to train; see :class:`Schedule`.
-        restarts: Fit each model so many times from different seeds and predict with the equal
-            mixture, or, of several models, with their stack.
+        restarts: Fit so many times from different seeds and predict with the equal mixture. Several
+            models take turns, and are stacked; without ``restarts`` each has one.
         refine: For ``"mle"`` and ``"map"``: whether the global parameters are moved to their
             maximum given all observed values, once the network is trained. Training stops by
             validation score, which hardly depends on some of them, and leaves those near where
@@ -128,7 +128,10 @@ def fit(
         "progress": progress,
         "judge": judge,
     }
+    if restarts is None and isinstance(model, Sequence):
+        given["restarts"] = len(models)
     options = resolve(models[0], given, alone=start is not None)
+    models = models[: options.restarts]
     nodes = NodeData.from_pyg(data, observed, models[0].exposure)
     if start is not None:
         _check_start(start, models[0], nodes)
@@ -141,18 +144,16 @@ def fit(
         warnings.simplefilter("ignore", MidpointWarning)
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
-        for v, k in itertools.product(range(len(models)), range(options.restarts)):
+        for k, one in zip(range(options.restarts), itertools.cycle(models)):
             own = replace(options, seed=options.seed + _SEED_STEP * k)
-            name = f"restart {k}" if v == 0 else f"model {v}, restart {k}"
-            fits.append(Job(models[v], nodes, own, start, store, name, names).run())
+            fits.append(Job(one, nodes, own, start, store, f"restart {k}", names).run())
             if fits[-1].interrupted:
                 break
     with torch.no_grad():
         fits[0].model.joint().log_prob(nodes.y)  # warns if the midpoint rule is poor here
-    asked = len(models) * options.restarts
-    if asked == 1:
+    if options.restarts == 1:
         return fits[0]
-    settings = {**fits[0].settings, "restarts": options.restarts, "fits": asked}
+    settings = {**fits[0].settings, "restarts": options.restarts}
     if len(models) > 1:
         return Ensemble(stack(fits, held_out), settings | {"models": len(models)})
     return Ensemble(fits, settings)

@@ -293,7 +293,7 @@ class Ensemble(Predictor):
             of = f" of {asked}" if asked != len(self.fits) else ""
             head = f"Ensemble of {len(self.fits)}{of} fits, {ended} converged"
             return f"{head}\n{self.fits[0].summary()}\n{onward}"
-        head = f"Stack of {len(different)} of {self.settings['fits']} fits, {ended} converged"
+        head = f"Stack of {len(different)} of {self.settings['restarts']} fits, {ended} converged"
         rows = [f"  {weight:.0%} {fit.model!r}" for fit, weight in self.members]
         return "\n".join([head, *rows, onward])
 

@@ -20,7 +20,7 @@ MODELS = [
 
 def stacked(**options):
     data = example()
-    return pc.fit(MODELS, data, data.observed, restarts=2, schedule=SHORT, **options), data
+    return pc.fit(MODELS, data, data.observed, restarts=4, schedule=SHORT, **options), data
 
 
 def test_weights_are_close_to_the_best_ones():
@@ -68,7 +68,7 @@ def test_a_stack_is_no_worse_than_any_fit_where_it_was_chosen():
     data = example()
     held_out = torch.zeros(60, dtype=torch.bool)
     held_out[data.observed.nonzero()[::3]] = True
-    ensemble = pc.fit(MODELS, data, data.observed, restarts=2, schedule=SHORT, validation=held_out)
+    ensemble = pc.fit(MODELS, data, data.observed, restarts=4, schedule=SHORT, validation=held_out)
     single = [held_out_log_prob(fit, held_out).mean() for fit, _ in ensemble.members]
     nodes = held_out.nonzero().squeeze(-1)
     given = data.observed & ~held_out
@@ -113,7 +113,7 @@ def test_a_checkpoint_holds_a_stack(tmp_path):
     again, _ = stacked(checkpoint=tmp_path / "state")
     torch.testing.assert_close(first.predict().mean, again.predict().mean, rtol=0, atol=0)
     data, other = example(), [MODELS[0], pc.CopulaGNN("gcn", "normal", "none")]
-    options = {"restarts": 2, "schedule": SHORT, "checkpoint": tmp_path / "state"}
+    options = {"restarts": 4, "schedule": SHORT, "checkpoint": tmp_path / "state"}
     with pytest.raises(FitFileError, match="model"):
         pc.fit(other, data, data.observed, **options)
 
@@ -129,3 +129,32 @@ def test_what_cannot_be_stacked_is_refused():
     offset = pc.CopulaGNN("linear", "poisson", "car", exposure="births")
     with pytest.raises(InvalidArgumentError, match="exposure"):
         pc.fit([pc.CopulaGNN("linear", "poisson", "car"), offset], data)
+
+
+def test_models_take_turns():
+    data = example()
+    once = pc.fit(MODELS, data, data.observed, schedule=SHORT)
+    assert once.settings["restarts"] == 2
+    assert {fit.settings["seed"] for fit, _ in once.members} <= {0, 1000}
+    first = pc.fit(MODELS, data, data.observed, schedule=SHORT, restarts=1)
+    assert isinstance(first, pc.Fit)  # the first of them alone
+
+
+def test_a_recipe_is_a_stack_of_its_variants():
+    data = example()
+    model = pc.CopulaGNN(recipe="continuous", hidden_channels=4)
+    assert len(model.variants()) == 5
+    assert all(one.arguments["hidden_channels"] == 4 for one in model.variants())
+    quick = pc.Schedule(max_epochs=10, check_every=5)
+    found = pc.fit(model, data, data.observed, schedule=quick)
+    assert found.settings["models"] == 5
+    plain = pc.fit(model, data, data.observed, schedule=quick, restarts=1)
+    assert plain.model.arguments["precision"] == model.arguments["precision"]
+
+
+def test_a_posterior_is_that_of_the_first_model():
+    data = example()
+    model = pc.CopulaGNN(recipe="continuous", backbone="linear", linear_skip=False)
+    options = {"num_draws": 4, "schedule": pc.Schedule(max_epochs=5), "restarts": 2}
+    found = pc.fit(model, data, data.observed, "svi", **options)
+    assert {repr(fit.model) for fit in found.fits} == {repr(found.model)}

@@ -99,6 +99,11 @@ def test_recipes_set_arguments_that_exist():
         assert recipe.name == name
         assert set(recipe.model) <= set(PLAIN)
         assert set(recipe.fit) <= set(fit_arguments)
+        for variant in recipe.variants:
+            assert set(variant) <= set(PLAIN)
+            assert {**recipe.model, **variant} != recipe.model
+            assert str(dict(variant)) in str(recipe)
+        assert len(CopulaGNN(recipe=name).variants()) == recipe.fit["restarts"]
         assert "restarts = 5" in str(recipe)
 
 
