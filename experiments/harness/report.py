@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import acceptance_report, discrete_report, figures, pilot, prose
+from . import acceptance_report, discrete_report, figures, pilot, prose, summary
 from .models import CONTINUOUS, COUNT
 from .problems import COUNTS, ELECTION
 from .prose import markdown
@@ -44,6 +44,9 @@ def write(results: Path, path: Path) -> None:
     if rows:
         figures.calibration(rows, results / "calibration.png")
     discrete_report.picture(records["discrete"], results / "discrete.png")
+    main = summary.main_table(records, read_published(PUBLISHED))
+    if main:
+        (results / "summary.md").write_text(main + "\n")  # what the project's README quotes
     path.write_text(text(results))
 
 

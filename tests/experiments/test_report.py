@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import run
-from harness import report, tables, trials
+from harness import report, summary, tables, trials
 from harness.tables import TABLES, table_trials
 
 RESULTS = Path(report.PUBLISHED).parent
@@ -63,6 +63,16 @@ def test_text(results):
     assert "| table2 | 10 | 0.1 |" in text
     assert "| income | 0.910 |  |" in text
     assert "Table 3" not in text  # no records, no section
+
+
+def test_the_main_table(results):
+    records = {name: trials.read_compact(results / f"{name}.jsonl") for name in tables.all_names()}
+    lines = summary.main_table(records, report.read_published(report.PUBLISHED)).splitlines()
+    assert len(lines) == 3  # one data set has trials
+    assert "| income | 0.775 (ab-C-SAGE) | 0.805 ± 0.006 (n = 3) | 0.800 (n = 1) |" in lines[2]
+    assert lines[2].endswith("| 0.91 |")
+    report.write(results, results / "README.md")
+    assert (results / "summary.md").read_text().splitlines() == lines
 
 
 def test_committed_report_is_that_of_the_committed_records():

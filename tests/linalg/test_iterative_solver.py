@@ -182,13 +182,22 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not():
 
     def run(seed):
         torch.manual_seed(seed)
-        return IterativeSolver(graph, *values).logdet()
+        return IterativeSolver(graph, *(v.clone().requires_grad_() for v in values)).logdet()
 
     assert run(1) == run(1)
     assert run(1) != run(2)
-    fixed = Iterative(seed=5)
-    first, second = (IterativeSolver(graph, *values, fixed).logdet() for _ in range(2))
+    one, other = (IterativeSolver(graph, *values, Iterative(seed=k)).logdet() for k in (5, 6))
+    assert one != other
+    assert one == IterativeSolver(graph, *values, Iterative(seed=5)).logdet()
+
+
+def test_evaluation_repeats_itself_and_leaves_torch_generator_alone():
+    graph = of(nx.barabasi_albert_graph(150, 3, seed=3))
+    values = normalized(graph, 0.9)
+    before = torch.get_rng_state()
+    first, second = (IterativeSolver(graph, *values).logdet() for _ in range(2))
     assert first == second
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_training_is_single_precision_and_evaluation_double():

@@ -29,10 +29,11 @@ class Iterative:
         rank: The number of eigenvectors in the control variate.
         dtype: Of the blocks of vectors: float32 in training, float64 in evaluation. Sums over
             nodes are always float64.
-        seed: Of the probes. Without it, every new precision takes one from torch's generator, so
-            that steps of training have fresh probes and ``pyro.set_rng_seed`` repeats them. With
-            it, all precisions share their probes: the log density is then a smooth function of
-            the parameters, as NUTS and L-BFGS need.
+        seed: Of the probes. Without it, training takes a new one from torch's generator for every
+            precision, so that its steps are independent and ``pyro.set_rng_seed`` repeats them;
+            evaluation uses the same probes every time, so that results repeat, and those at
+            different parameters can be compared. With it, all precisions share their probes: the
+            log density is then a smooth function of the parameters, as NUTS and L-BFGS need.
 
     Example:
         >>> Iterative(num_probes=32, seed=1)
