@@ -115,9 +115,13 @@ def accuracy() -> dict:
 
 
 class Setting:
-    """Poisson counts on a preferential-attachment graph, with 40% of the nodes missing."""
+    """Poisson counts on a preferential-attachment graph, with 40% of the nodes missing.
+
+    The network and the features are float32, torch's default.
+    """
 
     def __init__(self, num_nodes: int, channels: int = 8) -> None:
+        torch.set_default_dtype(torch.float32)
         torch.manual_seed(0)
         self.graph = preferential_attachment(num_nodes, 5)
         self.x = torch.randn(num_nodes, channels)

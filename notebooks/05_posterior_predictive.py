@@ -114,7 +114,7 @@ plt.show()
 # it too. Without it the level would stay at its estimate, and the posterior would be too sure. The
 # prior of the dispersion is the one that notebook 3 arrives at before it looks at any count. The
 # wide default leaves room for a dispersion and a `rho` that are both huge, which 61 counties cannot
-# rule out, and where the sampler gets lost (an exercise).
+# rule out, and where the sampler is slow (an exercise).
 
 # %%
 given = data.clone()
@@ -143,8 +143,10 @@ print(f"the exact rule was short of particles at {poor} of", end=" ")
 print(f"{posterior.diagnostics['gradients']} gradients")
 
 # %% [markdown]
-# How to judge a sampler is the topic of notebook 4. These are few draws, to save time; for a paper
-# take ten times as many.
+# How to judge a sampler is the topic of notebook 4. This one is not quite in order: R-hat and the
+# effective sample size will do, but three draws ended in a divergence, so some corner of the
+# posterior is visited too rarely. For a notebook that must be quick this is good enough. For a
+# paper take ten times as many draws, and a tighter prior on `rho` if divergences remain.
 #
 # ## One county at a time: marginal against conditional
 #
@@ -284,7 +286,7 @@ print(
 #   misses the true total.
 # - **Joint draws** know that neighbours deviate together, and that all counties share the same
 #   uncertain parameters. What pushes one count up pushes up the others, and nothing cancels. The
-#   standard deviation is half as large again, and the interval holds the truth.
+#   standard deviation is more than half as large again, and the interval holds the truth.
 #
 # Every single county has the same interval in the second and the third. Calibrated intervals of
 # counties do not make a calibrated interval of their total.
@@ -349,10 +351,10 @@ table.sort_values("highest, given them", ascending=False).head(8).round(2)
 # %% [markdown]
 # If all counties were alike, each would be the highest with probability 1/36, or 0.03. The
 # neighbours raise that at most to about 0.1: nobody can name the county, and a ranking by predicted
-# rates would pretend to. But the short list is good. Of its first five, four are the hidden
-# counties with the highest true rates (Halifax, Hertford, Hoke and Bladen); Martin is not. The last
-# two columns are the *exceedance probabilities* of disease mapping. Here they are on the map, for
-# all hidden counties.
+# rates would pretend to. But the short list is good. Of its first six, four are the hidden counties
+# with the highest true rates (Halifax, Hertford, Hoke and Bladen); Martin and Caswell are not. The
+# last two columns are the *exceedance probabilities* of disease mapping. Here they are on the map,
+# for all hidden counties.
 
 # %%
 exceedance = torch.full((data.num_nodes,), torch.nan)

@@ -123,39 +123,29 @@ def _run(
     """What every finished fit gave, by fold and model, and whether the user ended it."""
     from tqdm.auto import tqdm
 
-    trials = [
-        (fold, sees_graph, place, False)
-        for sees_graph in (False, True)
-        for place in range(len(setup.networks[sees_graph]))
+    tasks = [
+        (fold, sees_graph, place, has_copula)
         for fold in range(setup.folds)
-        if len(setup.networks[sees_graph]) > 1
+        for sees_graph, has_copula in MODELS.values()
+        for place in range(len(setup.networks[sees_graph]))
     ]
-    results: dict[tuple[int, str], dict[str, Any]] = {}
-    with tqdm(desc="graph roles", disable=not progress) as bar:
-        tried = {}
-        for result in _each(setup, trials, jobs):
-            tried[result["task"]] = result
-            bar.update()
-        places = [_choice(setup, tried, sees_graph) for sees_graph in (False, True)]
-        tasks = [
-            (fold, sees_graph, places[sees_graph], has_copula)
-            for fold in range(setup.folds)
-            for sees_graph, has_copula in MODELS.values()
-        ]
-        known = [tried[task] for task in tasks if task in tried]
-        rest = [task for task in tasks if task not in tried]
-        results.update({(result["fold"], result["name"]): result for result in known})
+    done: dict[Task, dict[str, Any]] = {}
+    interrupted = False
+    with tqdm(total=len(tasks), desc="graph roles", disable=not progress) as bar:
         try:
-            for result in _each(setup, rest, jobs):
-                results[result["fold"], result["name"]] = result
+            for result in _each(setup, tasks, jobs):
+                done[result["task"]] = result
                 bar.update()
         except KeyboardInterrupt:
-            folds = range(setup.folds)
-            complete = {k for k in folds if all((k, name) in results for name in MODELS)}
-            if not complete:
-                raise
-            return {task: x for task, x in results.items() if task[0] in complete}, True
-    return results, False
+            interrupted = True
+    folds = [k for k in range(setup.folds) if all(t in done for t in tasks if t[0] == k)]
+    if not folds:
+        raise KeyboardInterrupt
+    results = {}
+    for name, (sees_graph, has_copula) in MODELS.items():
+        place = _choice(setup, done, folds, sees_graph, has_copula)
+        results.update({(k, name): done[k, sees_graph, place, has_copula] for k in folds})
+    return results, interrupted
 
 
 def _each(setup: RoleFits, tasks: Sequence[Task], jobs: int) -> Iterator[dict[str, Any]]:
@@ -171,17 +161,23 @@ def _each(setup: RoleFits, tasks: Sequence[Task], jobs: int) -> Iterator[dict[st
             yield result
 
 
-def _choice(setup: RoleFits, tried: Mapping[Task, dict[str, Any]], sees_graph: bool) -> int:
-    """The place of the network for all folds: the first, unless another is clearly better.
+def _choice(
+    setup: RoleFits,
+    done: Mapping[Task, dict[str, Any]],
+    folds: Sequence[int],
+    sees_graph: bool,
+    has_copula: bool,
+) -> int:
+    """The place of a model's network: the first, unless another is clearly better.
 
-    Validation nodes of all folds count together, for those of one fold are too few to tell. So a
-    fold's values have a say in the choice of its network, and in nothing else.
+    Each of the four models has its own: a network that is best by itself may fit what the copula
+    beside it would explain. Validation nodes of all folds count together, for those of one fold
+    are too few to tell. So a fold's values have a say in the choice of its network, and in
+    nothing else.
     """
     best, best_score = 0, math.nan
     for place in range(len(setup.networks[sees_graph])):
-        found = [result for task, result in tried.items() if task[1:3] == (sees_graph, place)]
-        if not found:
-            return 0
+        found = [done[k, sees_graph, place, has_copula] for k in folds]
         score = sum(result["validation"] for result in found) / len(found)
         margin = _SPREAD / math.sqrt(sum(result["judged"] for result in found))
         if place == 0 or score > best_score + margin:
@@ -290,7 +286,7 @@ def _report(
         scores,
         nodes[order],
         fold=None if setup.held_out is not None else fold[order],
-        networks=tuple(results[finished[0], k]["network"] for k in ("neither", "both")),
+        networks={name: results[finished[0], name]["network"] for name in MODELS},
         scored=scored,
         marginal=first["marginal"],
         precision=_word(setup.precision),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -83,7 +84,7 @@ class GraphRoles:
             ``"both"``: the log predictive density at each scored node, ``(num_scored,)``.
         nodes: The scored nodes.
         fold: The fold of each, ``(num_scored,)``, or None if all were scored by the same fits.
-        networks: The network without the graph, and the one with it, in words.
+        networks: The network of each model, in words.
         scored: How nodes were scored, in words.
         marginal: The family of the marginals.
         precision: The precision of the copula.
@@ -117,7 +118,7 @@ class GraphRoles:
     log_density: dict[str, Tensor]
     nodes: Tensor
     fold: Tensor | None = None
-    networks: tuple[str, str] = ("without graph", "with graph")
+    networks: Mapping[str, str] = field(default_factory=dict)
     scored: str = ""
     marginal: str = ""
     precision: str = ""
@@ -238,9 +239,12 @@ class GraphRoles:
 
     def __repr__(self) -> str:
         lines = [self._headline(), "  log density of a node        without copula  with copula"]
-        for network, pair in zip(
-            self.networks, (("neither", "correlation"), ("representation", "both")), strict=True
-        ):
+        rows = {
+            "without graph": ("neither", "correlation"),
+            "with graph": ("representation", "both"),
+        }
+        for plain, pair in rows.items():
+            network = " / ".join(dict.fromkeys(self.networks.get(name, plain) for name in pair))
             means = [float(self.log_density[name].mean()) for name in pair]
             lines.append(f"    {network:<26.26} {means[0]:>14.3f} {means[1]:>12.3f}")
         lines.append("  gain in nats                        total    se     a node    se")

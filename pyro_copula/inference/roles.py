@@ -56,7 +56,7 @@ def graph_roles(
     nodes, as in leave-one-out. Parameters fitted to that very node would flatter the more flexible
     network, so the observed nodes are split into folds, and a node is scored by fits that had its
     whole fold hidden: neither trained on it nor stopped by it. Every observed node is scored once,
-    for ``4 * folds`` fits and, by default, ``2 * folds`` more that choose the networks.
+    for ``4 * folds`` fits, or twice as many if two networks of each kind are tried.
 
     The standard error of a gain is :math:`\sqrt{n \operatorname{var}(d_i)}` of the paired
     differences :math:`d_i`. Nodes of one fold share their fits, which may have come out well or
@@ -75,10 +75,10 @@ def graph_roles(
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN (and not held out).
         backbone: The network that sees the graph, as in :class:`~pyro_copula.CopulaGNN`. By
-            default one of two, chosen with independent nodes by the validation scores of all
-            folds: a linear regression on a node's features and on the average of its
-            neighbourhood, or ``"sage"`` beside a linear regression if that is better by about a
-            standard error. A network that does not suit the data hides the role of representation.
+            default one of two, chosen for each model by the validation scores of all folds: a
+            linear regression on a node's features and on the average of its neighbourhood, or
+            ``"sage"`` beside a linear regression if that is better by about a standard error. A
+            network that does not suit the data hides the role of representation.
         baseline: The network that does not. By default ``"linear"``, or ``"mlp"`` beside a linear
             regression, chosen likewise.
         marginal: The marginals of all four models. Normal ones have one scale for all nodes here,
