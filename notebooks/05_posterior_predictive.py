@@ -112,7 +112,7 @@ plt.show()
 # The cheap fit first. With `last_layer_prior` the one coefficient of this model, the level of the
 # log rate, is a parameter like `rho` and the dispersion: MAP finds its best value, and NUTS draws
 # it too. Without it the level would stay at its estimate, and the posterior would be too sure. The
-# prior of the dispersion is the one that notebook 3 arrives at before it looks at any count. The
+# prior of the dispersion is one of those that notebook 3 compares before it looks at any count. The
 # wide default leaves room for a dispersion and a `rho` that are both huge, which 61 counties cannot
 # rule out, and where the sampler is slow (an exercise).
 

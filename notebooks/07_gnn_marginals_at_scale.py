@@ -245,8 +245,8 @@ plt.show()
 
 # %% [markdown]
 # The recipe is best in R2, log score and CRPS, but its 90% intervals hold only 85% of the values:
-# one start is too sure of itself. With five starts, as the recipe has it by itself, the prediction
-# is a mixture of five fits, which is wider.
+# one fit is too sure of itself. By itself the recipe fits five models, which differ in network and
+# precision, and stacks them: a mixture with weights by validation log score, which is wider.
 #
 # ## Pages
 #
@@ -280,7 +280,7 @@ table(counts, pages.y, ["r2_deviance", "log_score", "crps", "coverage", "width"]
 #
 # The work of a step depends on how sparse the Cholesky factor of the precision is. On grids, maps
 # and road networks it is very sparse: from 90,000 to 1,000,000 nodes of a grid, the time of a step
-# was measured to grow like n to the power of 1.3 (`experiments/results/scaling.md`). Here is a grid
+# was measured to grow little faster than n (`experiments/results/scaling.md`). Here is a grid
 # of a thousand by a thousand, Poisson counts with a mean that depends on a feature, and 60% of the
 # nodes observed.
 
@@ -356,7 +356,7 @@ if sys.platform != "win32":
 #    to do? Which differences make edges weak?
 # 2. Fit the learned edges with two other seeds and compare the weights. Which part of the picture
 #    stays?
-# 3. Give the recipe its five starts (leave out `restarts=1`). What happens to the coverage?
+# 3. Give the recipe all of its models (leave out `restarts=1`). What happens to the coverage?
 # 4. Is it the network or the copula? `pc.graph_roles` answers for your data, as in notebook 1.
 # 5. Swap `"sage"` for `"mlp"`, which does not see the graph. How much of the loss does the copula
 #    make good?
