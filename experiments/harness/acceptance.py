@@ -39,10 +39,12 @@ CELLS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("unemployment", "ab-C-SAGE, library", (1,)),
     ("unemployment", "R-C-SAGE, learned scale", (1,)),
     ("emnlp", "NB-R-C-SAGE", (1, 2, 3)),
+    ("emnlp", "NB-R-C-SAGE, power", (1, 2, 3)),
     ("emnlp", "NB-R-C-SAGE + graph features", (1, 2, 3)),
     ("wiki-chameleon", "NB-ab-C-SAGE", (1, 2, 3)),
     ("wiki-chameleon", "Poisson-ab-C-SAGE", (1, 2, 3)),
     *((outcome, "recipe", (4, 5, 6)) for outcome in ELECTION),
+    *((outcome, "linear + CAR + nugget", (4, 5, 6)) for outcome in ELECTION),
 )
 
 

@@ -116,6 +116,13 @@ COUNT: dict[str, Row] = {
         {"backbone": "sage", "marginal": "negative_binomial", "precision": "edge_regression"},
         note="negative-binomial marginals",
     ),
+    "NB-R-C-SAGE, power": Row(
+        {
+            **{"backbone": "sage", "precision": "edge_regression"},
+            **{"marginal": {"family": "negative_binomial", "power": True}},
+        },
+        note="a dispersion that varies as a power of the mean",
+    ),
     "NB-R-C-SAGE + graph features": Row(
         {
             **{"backbone": "sage", "marginal": "negative_binomial"},

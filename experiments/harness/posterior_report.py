@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from pyro_copula.calibration import uniformity_p_value
+from pyro_copula.calibration.uniformity import holm
 
 from . import prose
 from .posteriors import CHAIN_DRAWS, CHAINS, MODELS, NUM_DRAWS, RECOMMENDED, RULES
 
 Records = Sequence[Mapping[str, Any]]
+
+#: The chance that a right sampler has any quantity called not uniform.
+REJECTED = 0.05
 
 
 def section(records: Records) -> str:
@@ -53,19 +57,24 @@ def _posteriors(records: Records) -> str:
 
 
 def _ranks(records: Records) -> str:
-    lines = []
+    lines, p_values = [], []
     for model in MODELS:
         rows = [r["metrics"] for r in records if r["dataset"] == f"sbc:{model}"]
         if len(rows) < 10:
             continue
         for name in sorted(key for key in rows[0] if key.startswith("rank_")):
             ranks = np.array([row[name] for row in rows]).astype(int)
-            p = uniformity_p_value(ranks, NUM_DRAWS + 1)
+            p_values.append(uniformity_p_value(ranks, NUM_DRAWS + 1))
             spread = ranks.std(ddof=1) / np.sqrt(((NUM_DRAWS + 1) ** 2 - 1) / 12)
             middle = (ranks.mean() + 0.5) / (NUM_DRAWS + 1)
             what = name.removeprefix("rank_").replace("_", " ")
-            lines.append(
-                [model, what, str(len(rows)), f"{middle:.3f}", f"{spread:.2f}", f"{p:.2f}"]
-            )
-    heads = ["model", "quantity", "replications", "mean rank (0.5)", "spread (1)", "p"]
-    return prose.markdown(heads, lines) if lines else ""
+            lines.append([model, what, str(len(rows)), f"{middle:.3f}", f"{spread:.2f}"])
+    if not lines:
+        return ""
+    corrected = holm(np.array(p_values))
+    for line, p, after in zip(lines, p_values, corrected, strict=True):
+        line += [f"{p:.2f}", f"{after:.2f}"]
+    heads = ["model", "quantity", "replications", "mean rank (0.5)", "spread (1)", "p", "corrected"]
+    rejected = int((corrected < REJECTED).sum())
+    verdict = f"Not uniform at a rate of {REJECTED:.0%} for the whole table: {rejected or 'none'}."
+    return f"{prose.markdown(heads, lines)}\n\n{verdict}"

@@ -121,7 +121,8 @@ score for every node with them.
 RANKS = """
 **Simulation-based calibration.** Parameters and data drawn from the model, the posterior sampled
 under `discrete="{rule}"`, and the truth ranked on {ranks} ranks; `p` is the exact p-value of
-the whole empirical distribution of the ranks against the uniform one.
+the whole empirical distribution of the ranks against the uniform one, corrected for the number of
+quantities by Holm's method.
 """
 
 
