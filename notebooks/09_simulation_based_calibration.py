@@ -78,9 +78,8 @@ print("ranks in each quarter:", np.histogram(ranks, bins=4, range=(0, DRAWS + 1)
 # The model must follow one convention: called with `y=None` it draws its data, called with data it
 # conditions on them.
 
+
 # %%
-
-
 def posterior_sampler(model, y, seed, *, shift=0.0, spread=1.0):
     """Draws of mu. Right as it is; `shift` and `spread` make it wrong, on purpose."""
     mean, sd = exact_posterior(y)

@@ -32,6 +32,7 @@ And no Python is needed for the command line: `pyro-copula fit --help`.
 | to | use |
 |---|---|
 | say who is a neighbour of whom | `Graph` |
+| cut it into blocks, for warm starts | `partition`, `Partition` |
 | say how alike neighbours are | `CARPrecision`, `LaplacianPrecision` |
 | &nbsp; | `NormalizedAdjacencyPrecision` |
 | &nbsp; by weights learned from features | `EdgeRegressionPrecision` |
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     )
     from .inference_data import to_inference_data
     from .models import CopulaGNN, MarginalFamily, MixedFamily
+    from .partitions import Partition, partition
     from .precision import (
         CARPrecision,
         EdgeRegressionPrecision,
@@ -157,6 +159,7 @@ _HOMES = {
     ),
     "inference_data": ("to_inference_data",),
     "models": ("CopulaGNN", "MarginalFamily", "MixedFamily"),
+    "partitions": ("Partition", "partition"),
     "precision": (
         "CARPrecision",
         "EdgeRegressionPrecision",
@@ -185,6 +188,7 @@ __all__ = [
     "MarginalFamily",
     "MixedFamily",
     "NormalizedAdjacencyPrecision",
+    "Partition",
     "Prediction",
     "SBCResult",
     "Schedule",
@@ -206,6 +210,7 @@ __all__ = [
     "models",
     "morans_i",
     "nn",
+    "partition",
     "pit_histogram",
     "quantile_residuals",
     "simulate",

@@ -13,6 +13,7 @@ __all__ = [
     "ConvergenceError",
     "ConvergenceWarning",
     "CurvatureError",
+    "CutWarning",
     "DatasetError",
     "DownloadError",
     "EstimateError",
@@ -489,6 +490,34 @@ class MidpointWarning(PyroCopulaWarning):
         >>> caught[0].category.__name__
         'MidpointWarning'
     """
+
+
+class CutWarning(PyroCopulaWarning):
+    """A composite likelihood leaves out edges, because they join different blocks.
+
+    Args:
+        cut: The share of edges left out.
+        num_blocks: The number of blocks.
+
+    Example:
+        >>> print(CutWarning(0.573, 16))
+        This composite likelihood leaves out 57.3% of the edges, which join different ones of the
+          16 blocks. It is not the log density, and dependence fitted with it is too weak.
+          Use it for a warm start or minibatches, and log_prob and the whole graph afterwards.
+    """
+
+    def __init__(self, cut: float, num_blocks: int) -> None:
+        self.cut = cut
+        self.num_blocks = num_blocks
+        super().__init__(
+            f"This composite likelihood leaves out {cut:.1%} of the edges, which join different "
+            f"ones of the\n  {num_blocks} blocks. It is not the log density, and dependence fitted "
+            "with it is too weak.\n  Use it for a warm start or minibatches, and log_prob and the "
+            "whole graph afterwards."
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.cut, self.num_blocks)
 
 
 class ParticleWarning(PyroCopulaWarning):

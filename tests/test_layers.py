@@ -21,6 +21,7 @@ LAYERS = {
     "special": {"errors", "first_order"},
     "marginals": {"errors", "first_order", "special"},
     "scalars": {"errors"},
+    "partitions": {"errors", "graph", "linalg"},
     "precision": {"errors", "graph", "linalg", "scalars"},
     "rectangle": {"first_order", "linalg", "precision"},
     "distributions": {
@@ -30,6 +31,7 @@ LAYERS = {
         "linalg",
         "special",
         "marginals",
+        "partitions",
         "precision",
         "rectangle",
     },
@@ -50,6 +52,7 @@ LAYERS = {
         "errors",
         "graph",
         "parallel",
+        "partitions",
         "scalars",
         "metrics",
         "distributions",

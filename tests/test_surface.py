@@ -24,6 +24,7 @@ CLASSES = [
     pc.ConditionalCopula,
     pc.ConditionalNormal,
     pc.Graph,
+    pc.Partition,
     pc.SparsePrecision,
     pc.CARPrecision,
     pc.EdgeRegressionPrecision,

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from .. import marginals
 from ..errors import InvalidArgumentError, MidpointWarning
+from ..partitions import Partition
 from ..precision import SparsePrecision
 from . import estimates, exact
 from .arguments import broadcast_batch, checked_latent
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import Interval, check_level, level_first
+from .composite import Composite, exact_blocks
 from .conditional_copula import ConditionalCopula
 from .latent import leave_one_out_density
 from .leave_one_out import LeaveOneOut
@@ -27,7 +29,7 @@ from .particle_conditional import ParticleConditional
 from .scores import check_rule, log_standard_normal, node_scores, value_dtype, wide_atoms
 
 
-class GaussianCopula(NodeDistribution):
+class GaussianCopula(Composite):
     r"""A joint law of all nodes with given marginals and Gaussian dependence.
 
     With marginals :math:`F_i`, normal scores :math:`z_i = \Phi^{-1}(F_i(y_i))` and the
@@ -208,14 +210,8 @@ class GaussianCopula(NodeDistribution):
         if self._is_exact:
             return exact.log_prob(self, value)
         value, observed, z = self._observed_scores(value)
-        scale = estimates.scales(self.latent, z.dim() - self.latent.scale().dim())
-        x = z * scale
-        latent = self._by_pattern(
-            lambda latent, x, pattern: latent.log_density(x, pattern), x, observed.expand(x.shape)
-        )
-        jacobian = torch.where(observed, scale.log() - log_standard_normal(z), 0.0).sum(-1)
         marginal = torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
-        return marginal + estimates.corrected(latent + jacobian).to(marginal.dtype)
+        return marginal + self._log_copula(z, observed).to(marginal.dtype)
 
     def log_prob_error(self, value: Tensor) -> Tensor:
         """The standard error of :meth:`log_prob`, which the iterative backend estimates.
@@ -368,6 +364,31 @@ class GaussianCopula(NodeDistribution):
             count += self.latent.precision.num_nodes
         noise = torch.zeros(*self.batch_shape, count, dtype=self._dtype)
         return pyro.sample(scores, dist.Normal(noise, 1.0).to_event(1))
+
+    def _log_copula(self, z: Tensor, observed: Tensor) -> Tensor:
+        """The log density of the copula at these scores, in float64."""
+        scale = estimates.scales(self.latent, z.dim() - self.latent.scale().dim())
+        x = z * scale
+        latent = self._by_pattern(
+            lambda latent, x, pattern: latent.log_density(x, pattern), x, observed.expand(x.shape)
+        )
+        jacobian = torch.where(observed, scale.log() - log_standard_normal(z), 0.0).sum(-1)
+        return estimates.corrected(latent + jacobian)
+
+    def _blocks_log_prob(
+        self,
+        value: Tensor,
+        precision: SparsePrecision,
+        partition: Partition,
+        blocks: list[int] | None,
+    ) -> Tensor:
+        if self._is_exact:
+            return exact_blocks(self, value, precision, partition, blocks)
+        value, observed, z = self._observed_scores(value)
+        block, nodes = self._narrowed(precision, partition, blocks)
+        marginal = torch.where(observed, self.marginal_dist.log_prob(value), 0.0)[..., nodes]
+        copula = block._log_copula(z[..., nodes], observed[..., nodes])
+        return marginal.sum(-1) + copula.to(marginal.dtype)
 
     def _independent_log_prob(self, value: Any) -> Tensor:
         """The log density on a graph without edges: the copula is one, so no score is needed."""

@@ -11,9 +11,11 @@ from pyro.distributions import constraints
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
+from ..partitions import Partition
 from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
 from .base import Interval, NodeDistribution, check_level, level_first
+from .composite import Composite
 from .estimates import log_prob_error
 from .latent import Latent, PrecisionLatent, leave_one_out_density
 from .leave_one_out import LeaveOneOut
@@ -216,7 +218,7 @@ class _Normal(NodeDistribution):
         return torch.where(observed, filled.double() - self.loc.double(), 0.0), observed
 
 
-class GraphNormal(_Normal):
+class GraphNormal(Composite, _Normal):
     r"""The multivariate normal :math:`N(\mu, K^{-1})` with a sparse precision on a graph.
 
     This is the paper's model for continuous outcomes: the Gaussian copula whose normal marginals
@@ -285,6 +287,22 @@ class GraphNormal(_Normal):
             ) from None
         self.precision = precision
         super().__init__(loc, latent, torch.arange(num_nodes), validate_args=validate_args)
+
+    def _blocks_log_prob(
+        self,
+        value: Tensor,
+        precision: SparsePrecision,
+        partition: Partition,
+        blocks: list[int] | None,
+    ) -> Tensor:
+        residual, observed = self._residual(value)
+        block, nodes = self._narrowed(precision, partition, blocks)
+        density = block._by_pattern(
+            lambda latent, x, pattern: latent.log_density(x, pattern),
+            residual[..., nodes],
+            observed[..., nodes],
+        )
+        return density.to(self.loc.dtype)
 
     def __repr__(self) -> str:
         nugget = ", with a nugget" if isinstance(self.latent, NuggetLatent) else ""

@@ -14,8 +14,9 @@ import pyro
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgumentError, MidpointWarning
+from ..errors import CutWarning, InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
+from ..partitions import Partition
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
 from .job import Job, versions
 from .options import Options, resolve, validation_nodes
@@ -50,6 +51,8 @@ def fit(
     checkpoint: str | Path | None = None,
     start: Fit | None = None,
     judge: Callable[[Any, Tensor], float] | None = None,
+    partition: Partition | None = None,
+    blocks_per_step: int | None = None,
 ) -> Fit | Ensemble:
     """Fits a model.
 
@@ -96,6 +99,15 @@ def fit(
         judge: The validation score, higher being better, as a function of the law of all nodes
             that are not trained on (its ``nodes`` say which) and of their values, NaN where they
             are not observed. By default the mean log density of each node by itself.
+        partition: For ``"mle"``: train with the *composite* likelihood of these blocks, which
+            leaves out the edges between them; see ``GaussianCopula.composite_log_prob`` and
+            :func:`pyro_copula.partition`. The validation score, ``refine`` and all predictions
+            use the whole graph. It is a warm start: ``fit.refit("mle")`` goes on from it with the
+            whole likelihood. A :class:`~pyro_copula.errors.CutWarning` says what share of the
+            edges is left out.
+        blocks_per_step: With ``partition``: each step looks at a minibatch of so many blocks. The
+            blocks are dealt into minibatches once, at random, and each step draws one of them, so
+            that the loss is unbiased for that of all blocks, which is the default.
 
     Returns:
         A :class:`Fit`, or an :class:`Ensemble` if there are restarts.
@@ -127,6 +139,8 @@ def fit(
         "num_chains": num_chains,
         "progress": progress,
         "judge": judge,
+        "partition": partition,
+        "blocks_per_step": blocks_per_step,
     }
     if restarts is None and isinstance(model, Sequence):
         given["restarts"] = len(models)
@@ -138,10 +152,13 @@ def fit(
     if len(models) > 1:  # fits can be compared only at the same nodes
         held_out = validation_nodes(options.validation, nodes, options.seed)
         options = replace(options, validation=held_out)
+    if partition is not None:
+        _check_partition(partition, models, nodes)
     names = _node_names(data, start)
     with _isolated(), warnings.catch_warnings():
         # A state on the way says nothing about the data: the fitted one is looked at below.
         warnings.simplefilter("ignore", MidpointWarning)
+        warnings.simplefilter("ignore", CutWarning)  # said once, above
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
         for k, one in zip(range(options.restarts), itertools.cycle(models)):
@@ -234,6 +251,26 @@ def _node_names(data: Any, start: Fit | None) -> list[str] | None:
     if isinstance(names, list | tuple) and len(names) == len(data.y):
         return [str(name) for name in names]
     return None
+
+
+def _check_partition(partition: Partition, models: Sequence[CopulaGNN], data: NodeData) -> None:
+    """Refuses a partition of another graph, and says what share of the edges this one cuts."""
+    if partition.graph != data.graph:
+        raise InvalidArgumentError(
+            "partition",
+            f"of the graph of the data, {data.graph!r}",
+            f"one of {partition.graph!r}",
+            "Partition Graph.from_edge_index(data.edge_index, num_nodes=len(data.y)).",
+        )
+    if any(one.arguments["precision"] == "none" for one in models):
+        raise InvalidArgumentError(
+            "partition",
+            'None with precision="none"',
+            repr(partition),
+            "Independent nodes have no edges to leave out.",
+        )
+    if partition.cut > 0:
+        warnings.warn(CutWarning(partition.cut, partition.num_blocks), stacklevel=3)
 
 
 def _check_start(start: Any, model: CopulaGNN, data: NodeData) -> None:

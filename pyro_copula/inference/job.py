@@ -16,6 +16,7 @@ from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
 from ..scalars import Constrained
 from .checkpoint import Checkpoint, Slot
+from .minibatches import Minibatches
 from .nuts import sample_posterior
 from .options import Options, validation_nodes
 from .potential import refine_
@@ -126,6 +127,9 @@ class Job:
         model = self._fresh()
         guide = None if options.method == "mle" else make_guide(model, options)
         elbo = Trace_ELBO()
+        minibatches = None
+        if options.partition is not None:
+            minibatches = Minibatches(options.partition, options.blocks_per_step, options.seed)
         whole: nn.Module = model
         if guide is not None:
             whole = nn.ModuleDict({"model": model, "guide": guide})
@@ -133,6 +137,8 @@ class Job:
         def loss() -> Tensor:
             if not model.training:  # after a look
                 model.train()
+            if guide is None and minibatches is not None:
+                return -minibatches.log_prob(model.joint(), y) / known
             if guide is None:
                 return -model.joint().log_prob(y) / known
             return elbo.differentiable_loss(model.model, guide, y) / known

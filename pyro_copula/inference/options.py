@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
+from ..partitions import Partition
 from .training import Schedule
 
 METHODS = ("mle", "map", "svi", "nuts")
@@ -52,6 +53,8 @@ class Options:
     num_chains: int
     progress: bool
     judge: Callable[[Any, Tensor], float] | None
+    partition: Partition | None
+    blocks_per_step: int | None
 
     def rate_of_scalars(self, lr: float) -> float:
         """The learning rate of the global parameters beside that of the network."""
@@ -74,6 +77,12 @@ class Options:
             "refine": self.refine,
             "judge": "log score" if self.judge is None else _name(self.judge),
         }
+        if self.partition is not None:
+            found |= {
+                "num_blocks": self.partition.num_blocks,
+                "cut": self.partition.cut,
+                "blocks_per_step": self.blocks_per_step,
+            }
         if self.method == "svi":
             found |= {"guide": "AutoNormal" if self.guide is None else _name(self.guide)}
         if self.method in ("svi", "nuts"):
@@ -84,7 +93,10 @@ class Options:
 
     def fingerprint(self) -> list[Any]:
         """What decides the result; not how it is shown or how often it is saved."""
-        fields = {k: v for k, v in vars(self).items() if k not in ("progress", "schedule", "seed")}
+        apart = ("progress", "schedule", "seed", "partition", "blocks_per_step")
+        fields = {k: v for k, v in vars(self).items() if k not in apart}
+        if self.partition is not None:
+            fields |= {"partition": self.partition.labels, "blocks_per_step": self.blocks_per_step}
         schedule = {k: v for k, v in asdict(self.schedule).items() if k != "save_every"}
         return [fields, schedule]
 
@@ -146,6 +158,7 @@ def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
             f"one with method={chosen['method']!r}",
             'Use method="svi", or leave `guide` out.',
         )
+    _check_blocks(chosen["partition"], chosen["blocks_per_step"], chosen["method"])
     if chosen["progress"] is None:
         chosen["progress"] = sys.stderr.isatty()
     return Options(**chosen)
@@ -192,6 +205,35 @@ def validation_nodes(validation: float | Tensor, data: NodeData, seed: int) -> T
 def _check_method(method: Any) -> None:
     if method not in METHODS:
         raise InvalidArgumentError("method", f"one of {METHODS}", repr(method), 'Use "mle".')
+
+
+def _check_blocks(partition: Any, blocks_per_step: Any, method: str) -> None:
+    if partition is None:
+        if blocks_per_step is not None:
+            raise InvalidArgumentError(
+                "blocks_per_step",
+                "None without `partition`",
+                repr(blocks_per_step),
+                "Pass partition=pyro_copula.partition(graph, num_blocks).",
+            )
+        return
+    if not isinstance(partition, Partition):
+        raise InvalidArgumentError(
+            "partition",
+            "a Partition",
+            type(partition).__name__,
+            "Make one with pyro_copula.partition(graph, num_blocks).",
+        )
+    if method != "mle":
+        raise InvalidArgumentError(
+            "partition",
+            'None unless method="mle"',
+            f"one with method={method!r}",
+            "Fit by maximum likelihood with it, and go on with "
+            f"fit.refit({method!r}): a posterior is that of the whole likelihood.",
+        )
+    if blocks_per_step is not None:
+        _check_count("blocks_per_step", blocks_per_step, 1, 1)
 
 
 def _rates(lr: Any) -> tuple[float, ...]:

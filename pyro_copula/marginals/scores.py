@@ -78,8 +78,9 @@ def midpoint_score(d: Any, y: Tensor) -> Tensor:
     dtype = result_dtype(d, y)
     value = full_value(d, y)
     before = _before(d, value, discrete)
-    law, base, safe, _, _ = inside_support(d, value)
-    upper = law.use_upper(base, safe)
+    law, base, safe, _, is_last = inside_support(d, value)
+    # At the last point of the support `safe` is another point, so its tail says nothing.
+    upper = law.use_upper(base, safe) | is_last
     log_p = _log_mean(log_tail(d, before, upper), log_tail(d, value, upper))
     score = score_from_tail(log_p, upper)
     if not bool(discrete.all()):
