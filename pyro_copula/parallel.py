@@ -32,6 +32,7 @@ def run_each(
         yield from map(function, items)
         return
     from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky import get_reusable_executor
 
     # The pieces are what runs in parallel: a thread more in each would only wait.
     with parallel_config("loky", inner_max_num_threads=1):
@@ -45,6 +46,9 @@ def run_each(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that work is cancelled is what is meant
             results.close()
+        # Idle processes end themselves after some minutes, and work that is handed to them in that
+        # moment is lost: the next call would wait for ever. So none is left idle.
+        get_reusable_executor().shutdown(wait=True)
 
 
 def _in_worker(function: Callable[[Any], Any], item: Any, dtype: torch.dtype) -> Any:

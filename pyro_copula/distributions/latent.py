@@ -118,10 +118,12 @@ class PrecisionLatent(Latent):
         return self.precision, torch.arange(self.num_nodes)
 
     def __getitem__(self, index: int) -> Latent:
+        diagonal, off_diagonal = self.precision.diagonal, self.precision.off_diagonal
+        elements = diagonal.shape[:-1].numel()
         flat = SparsePrecision(
             self.precision.graph,
-            self.precision.diagonal.reshape(-1, self.num_nodes),
-            self.precision.off_diagonal.reshape(-1, self.precision.graph.num_edges),
+            diagonal.reshape(elements, self.num_nodes),
+            off_diagonal.expand(*diagonal.shape[:-1], -1).reshape(elements, off_diagonal.shape[-1]),
             backend=self.precision.backend,
         )
         return PrecisionLatent(flat[index])
