@@ -32,8 +32,8 @@ def run_each(
         yield from map(function, items)
         return
     from joblib import Parallel, delayed, parallel_config
-    from joblib.externals.loky import get_reusable_executor
 
+    survive_replacements()
     # The pieces are what runs in parallel: a thread more in each would only wait.
     with parallel_config("loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
@@ -46,9 +46,18 @@ def run_each(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that work is cancelled is what is meant
             results.close()
-        # Idle processes end themselves after some minutes, and work that is handed to them in that
-        # moment is lost: the next call would wait for ever. So none is left idle.
-        get_reusable_executor().shutdown(wait=True)
+
+
+def survive_replacements() -> None:
+    """Keeps a parallel run alive where warnings are errors.
+
+    joblib replaces a process whose memory grew, and the thread that does so warns. Made an error,
+    the warning would end that thread, and everything would wait for ever.
+
+    Example:
+        >>> survive_replacements()
+    """
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 
 
 def _in_worker(function: Callable[[Any], Any], item: Any, dtype: torch.dtype) -> Any:

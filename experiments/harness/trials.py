@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pyro_copula.errors import InvalidArgumentError
+from pyro_copula.parallel import survive_replacements
 
 #: Raised by one when trials of the same description give other results: old files then stay apart.
 PROTOCOL = 1
@@ -128,6 +129,7 @@ class Runner:
         trials = list(dict.fromkeys(trials))
         todo = [trial for trial in trials if not self.path(trial).exists()]
         outcome = Outcome(skipped=len(trials) - len(todo))
+        survive_replacements()
         with (
             _backend(self.backend, self.jobs, self.address),
             tqdm(total=len(todo), desc="trials", disable=not self.progress, smoothing=0.05) as bar,

@@ -132,7 +132,6 @@ def test_restarts_are_scored_as_a_mixture():
     assert bool(torch.isfinite(folded.log_density["both"]).all())
 
 
-@pytest.mark.slow
 def test_jobs_do_not_matter():
     one, two = quick_roles(folds=2), quick_roles(folds=2, jobs=2)
     for name in MODELS:
