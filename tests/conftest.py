@@ -23,3 +23,16 @@ def _isolated():
     pyro.set_rng_seed(0)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def tally(record_property):
+    """Counts what a test went through, such as kills survived, for the summary of the slow suite.
+
+    ``tally("kills survived", 25)``: the counts of all tests under one name are added up.
+    """
+
+    def count(what: str, number: int) -> None:
+        record_property("tally", (what, number))
+
+    return count
