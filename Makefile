@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test test-slow notebooks docs lint format clean
+.PHONY: demo test test-slow test-all notebooks docs lint format clean
 
 demo: $(STAMP)
 	$(BIN)/pyro-copula demo
@@ -15,6 +15,10 @@ test: $(STAMP) lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+
+# Every test in one run, with coverage; what they went through is written if all of them pass.
+test-all: $(STAMP) lint
+	$(BIN)/python -m pytest -n $(JOBS) -q -m 'slow or not slow' --cov --cov-report= --reliability experiments/results/reliability.json
 
 # One or some of them: make notebooks NOTEBOOKS="01_quickstart 02_copulas_from_scratch"
 notebooks: $(STAMP)

@@ -7,6 +7,9 @@ import os
 import pytest
 import torch
 
+#: Adds up what the tests went through, if asked to with --reliability (tests/reliability.py).
+pytest_plugins = ["reliability"]
+
 #: Examples that read the data sets of the paper, which the package does not carry.
 NEEDS_DATA = {
     f"pyro_copula.datasets.published.{name}" for name in ("election", "emnlp", "wikipedia")

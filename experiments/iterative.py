@@ -10,6 +10,8 @@ are CPU seconds of one thread (user time), which a busy machine hardly changes.
 - ``step``: one training step on a preferential-attachment graph of 100,000 nodes.
 - ``growth``: the same from 12,500 to 100,000 nodes, and the exponent of the growth.
 - ``large``: a step and a prediction at 1,000,000 nodes.
+- ``processes``: a step of two processes against that of one; see ``processes.py``.
+- ``batches``: memory of networks in batches of nodes; see ``batches.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -27,7 +32,7 @@ import torch
 from torch.nn.functional import softplus
 
 import pyro_copula as pc
-from pyro_copula.linalg.iterative.options import Iterative
+from pyro_copula import Iterative
 from pyro_copula.linalg.iterative.solver import IterativeSolver
 from pyro_copula.linalg.sparse import SparseSolver
 
@@ -248,12 +253,37 @@ def election() -> dict:
     return record
 
 
+def script(name: str, *arguments: str, processes: int | None = None) -> dict:
+    """The record that another script of this folder prints, run by itself or by torchrun."""
+    start = [] if processes is None else ["-m", "torch.distributed.run", "--standalone"]
+    start += [] if processes is None else ["--nproc-per-node", str(processes)]
+    command = [sys.executable, *start, str(Path(__file__).with_name(name)), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    record = json.loads(done.stdout.splitlines()[-1])
+    print(record, flush=True)
+    return record
+
+
+def processes() -> dict:
+    """Two processes against one, at the probes of an evaluation and at one block for each."""
+    counts = ("64", "32")
+    return {f"{n} probes": script("processes.py", "--probes", n, processes=2) for n in counts}
+
+
+def batches() -> list[dict]:
+    """Each backbone at all nodes at once and in batches."""
+    return [script("batches.py", name, size) for name in ("sage", "gat") for size in ("0", "5000")]
+
+
 PARTS = {
     "accuracy": accuracy,
     "election": election,
     "step": step,
     "growth": growth,
     "large": large,
+    "processes": processes,
+    "batches": batches,
 }
 
 

@@ -17,6 +17,8 @@ if str(HERE) not in sys.path:  # so that worker processes find the harness too
 
 from harness import figures, report, tables, trials  # noqa: E402
 
+from pyro_copula.errors import PyroCopulaError  # noqa: E402
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs experiments.
@@ -25,9 +27,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments of the command line; see ``--help``.
 
     Returns:
-        The exit code: 1 if a trial failed.
+        The exit code: 1 if a trial failed, 2 if nothing could be done.
     """
-    arguments = _parser().parse_args(argv)
+    try:
+        return _main(_parser().parse_args(argv))
+    except PyroCopulaError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+
+
+def _main(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     failed = False
     if arguments.what == "calibration":  # the recommended models' cells of two tables

@@ -38,12 +38,14 @@ And no Python is needed for the command line: `pyro-copula fit --help`.
 | &nbsp; by weights learned from features | `EdgeRegressionPrecision` |
 | &nbsp; | `WeightedLaplacianPrecision` |
 | &nbsp; with values of your own | `SparsePrecision` |
+| choose how exact or how fast, on huge graphs | `Iterative`, as `backend=` |
 | couple the nodes of a Pyro model | `GaussianCopula` |
 | &nbsp; if all are normal | `GraphNormal` |
 | have the law of missing nodes | `ConditionalCopula`, `ConditionalNormal`, from `.condition(y)` |
 | choose, register or mix marginals | `marginals` |
 | make a model, and fit it | `CopulaGNN`, `fit`, `Schedule` |
 | &nbsp; its parts, and parts of your own | `models`, `nn`, `MarginalFamily`, `MixedFamily` |
+| share the work of a fit among processes | `distributed` |
 | predict, save, summarise | `Fit`, `Ensemble`, `Prediction`, `load_fit`, `inference` |
 | use arviz: `.loo`, `.compare`, `.plot_trace` | `to_inference_data` |
 | ask what is wrong with a fit | `diagnose`, `Diagnosis`, `diagnostics` |
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
         special,
     )
     from .calibration import SBCResult, simulation_based_calibration
+    from .crew import distributed
     from .diagnostics import (
         Diagnosis,
         coverage_curve,
@@ -122,6 +125,7 @@ if TYPE_CHECKING:
         load_fit,
     )
     from .inference_data import to_inference_data
+    from .linalg import Iterative
     from .models import CopulaGNN, MarginalFamily, MixedFamily
     from .partitions import Partition, partition
     from .precision import (
@@ -137,6 +141,7 @@ if TYPE_CHECKING:
 #: line answers ``--help`` without torch, and arviz is loaded by those who use it.
 _HOMES = {
     "calibration": ("SBCResult", "simulation_based_calibration"),
+    "crew": ("distributed",),
     "diagnostics": (
         "Diagnosis",
         "coverage_curve",
@@ -158,6 +163,7 @@ _HOMES = {
         "load_fit",
     ),
     "inference_data": ("to_inference_data",),
+    "linalg": ("Iterative",),
     "models": ("CopulaGNN", "MarginalFamily", "MixedFamily"),
     "partitions": ("Partition", "partition"),
     "precision": (
@@ -184,6 +190,7 @@ __all__ = [
     "Graph",
     "GraphNormal",
     "GraphRoles",
+    "Iterative",
     "LaplacianPrecision",
     "MarginalFamily",
     "MixedFamily",
@@ -200,6 +207,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "diagnostics",
+    "distributed",
     "errors",
     "fit",
     "graph_roles",

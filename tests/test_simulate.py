@@ -349,3 +349,5 @@ def test_giving_up_is_an_error_of_this_package(monkeypatch):
     monkeypatch.setattr(graphs, "MAX_ROUNDS", 1)
     with pytest.raises(pc.errors.PyroCopulaError, match="Try another seed"):
         simulate.random_regular_graph(50, 20)
+    with pytest.raises(pc.errors.PyroCopulaError, match="Try another seed"):
+        simulate.power_law_graph(200, 5)

@@ -41,6 +41,7 @@ CELLS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("emnlp", "NB-R-C-SAGE", (1, 2, 3)),
     ("emnlp", "NB-R-C-SAGE, power", (1, 2, 3)),
     ("emnlp", "NB-R-C-SAGE + graph features", (1, 2, 3)),
+    ("emnlp", "shifted NB-R-C-SAGE", (1, 2, 3)),
     ("wiki-chameleon", "NB-ab-C-SAGE", (1, 2, 3)),
     ("wiki-chameleon", "Poisson-ab-C-SAGE", (1, 2, 3)),
     *((outcome, "recipe", (4, 5, 6)) for outcome in ELECTION),

@@ -27,6 +27,7 @@ TARGETS: dict[tuple[str, str], list[tuple[str, str, Callable[[float], bool] | No
     ("emnlp", "NB-R-C-SAGE"): _EMNLP,
     ("emnlp", "NB-R-C-SAGE, power"): _EMNLP,
     ("emnlp", "NB-R-C-SAGE + graph features"): _EMNLP,
+    ("emnlp", "shifted NB-R-C-SAGE"): _EMNLP,
     ("wiki-chameleon", "NB-ab-C-SAGE"): [
         ("coverage", ".87 to .94", lambda v: 0.87 <= v <= 0.94),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 import scipy.stats
+
+from pyro_copula.atomic import reported, write_whole
 
 #: What the appendix shows, each with Kendall's tau of one half.
 KENDALL = 0.5
@@ -36,10 +39,13 @@ def _pyplot() -> Any:
 
 
 def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = io.BytesIO()
     # No software version in the file: the same records give the same picture.
-    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    figure.savefig(drawn, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
     _pyplot().close(figure)
+    with reported(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, drawn.getvalue())
 
 
 # ---------------------------------------------------------------- Figure 1

@@ -130,6 +130,14 @@ COUNT: dict[str, Row] = {
         },
         note="the same with log degree and neighbour means",
     ),
+    "shifted NB-R-C-SAGE": Row(
+        {
+            **{"backbone": "sage", "marginal": "shifted_negative_binomial"},
+            **{"precision": "edge_regression"},
+        },
+        {"lr": (0.01, 0.003, 0.001)},
+        note="the law of y - 1, the learning rate chosen by validation score",
+    ),
     "NB-ab-C-SAGE": Row(
         {"backbone": "sage", "marginal": "negative_binomial", "precision": "normalized_adjacency"},
         note="negative-binomial marginals",

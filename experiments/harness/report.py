@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyro_copula.atomic import write_whole
+
 from . import acceptance_report, discrete_report, figures, pilot, prose, summary
 from .models import CONTINUOUS, COUNT
 from .problems import COUNTS, ELECTION
@@ -46,8 +48,9 @@ def write(results: Path, path: Path) -> None:
     discrete_report.picture(records["discrete"], results / "discrete.png")
     main = summary.main_table(records, read_published(PUBLISHED))
     if main:
-        (results / "summary.md").write_text(main + "\n")  # what the project's README quotes
-    path.write_text(text(results))
+        # what the project's README quotes
+        write_whole(results / "summary.md", (main + "\n").encode())
+    write_whole(path, text(results).encode())
 
 
 def text(results: Path) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -21,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyro_copula.atomic import reported, write_whole
 from pyro_copula.errors import InvalidArgumentError
 from pyro_copula.parallel import survive_replacements
 
@@ -128,6 +128,8 @@ class Runner:
 
         trials = list(dict.fromkeys(trials))
         todo = [trial for trial in trials if not self.path(trial).exists()]
+        for trial in set(trials).difference(todo):
+            read_trial(self.path(trial))  # a damaged record is found now, not after hours of work
         outcome = Outcome(skipped=len(trials) - len(todo))
         survive_replacements()
         with (
@@ -158,20 +160,60 @@ class Runner:
         path = self.folder / record["table"] / f"{record['key']}.json"
         if "error" in record:
             path = path.with_suffix(".error")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(partial, "w") as file:
-            json.dump(record, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with reported(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(record).encode())
         if "error" not in record:
             path.with_suffix(".error").unlink(missing_ok=True)
 
     def records(self, table: str) -> Iterator[dict[str, Any]]:
         """The records of the finished trials of a table."""
         for path in sorted((self.folder / table).glob("*.json")):
-            yield json.loads(path.read_text())
+            yield read_trial(path)
+
+
+#: What the record of a finished trial must have, and of which type.
+_PARTS = {
+    "key": str,
+    "table": str,
+    "dataset": str,
+    "model": str,
+    "seed": int,
+    "options": dict,
+    "versions": dict,
+    "metrics": dict,
+    "seconds": float,
+}
+
+
+#: The same for a line of a committed file.
+_ROW = {name: _PARTS[name] for name in ("dataset", "model", "seed", "metrics", "seconds")}
+
+
+def _has(record: dict[str, Any], parts: dict[str, type]) -> bool:
+    return all(type(record.get(name)) is kind for name, kind in parts.items())
+
+
+def read_trial(path: Path) -> dict[str, Any]:
+    """The record of a finished trial, after checking that it is one.
+
+    Raises:
+        InvalidArgumentError: If the file is damaged, or has the name of another trial.
+    """
+    problem = ""
+    try:
+        record = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        record, problem = None, f" ({type(error).__name__})"
+    whole = isinstance(record, dict) and _has(record, _PARTS)
+    if not whole or record["key"] != path.stem or record["table"] != path.parent.name:
+        raise InvalidArgumentError(
+            "out",
+            "a folder with whole records of trials",
+            f"{str(path)!r}, which is damaged{problem}",
+            "Delete that file, and its trial runs again.",
+        )
+    return record
 
 
 def run_trial(trial: Trial, execute: Callable[[Trial], dict[str, Any]]) -> dict[str, Any]:
@@ -259,16 +301,36 @@ def compact(records: Iterable[dict[str, Any]], path: Path) -> int:
         line |= {"version": known.index(row["versions"])} if len(known) > 1 else {}
         lines.append(json.dumps(line, separators=(",", ":")))
     header = json.dumps({"protocol": PROTOCOL, "versions": known}, separators=(",", ":"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([header, *lines]) + "\n")
+    with reported(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, ("\n".join([header, *lines]) + "\n").encode())
     return len(rows)
 
 
 def read_compact(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file that :func:`compact` wrote, without its first line."""
+    """The rows of a file that :func:`compact` wrote, without its first line.
+
+    Raises:
+        InvalidArgumentError: If a line is damaged.
+    """
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    rows = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        parts = _ROW if number > 1 else {"protocol": int}
+        if not isinstance(row, dict) or not _has(row, parts):
+            raise InvalidArgumentError(
+                "results",
+                "a folder with whole records",
+                f"{str(path)!r}, damaged in line {number}",
+                "Restore it from git, or run the table again.",
+            )
+        rows.append(row)
+    return rows[1:]
 
 
 def _rounded(value: Any) -> Any:

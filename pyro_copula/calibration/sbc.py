@@ -96,6 +96,8 @@ def simulation_based_calibration(
 
     Raises:
         CalibrationError: If the first five replications all fail.
+        InvalidArgumentError: If `records` is of another run, used by one, or damaged.
+        OutputError: If `records` cannot be written; what it holds already stays.
 
     Example:
         >>> import pyro.distributions as dist
@@ -146,18 +148,18 @@ def simulation_based_calibration(
         "quantities": sorted(setup.quantities),
         "log_likelihood": log_likelihood,
     }
-    store = Records(records, header)
-    _check_same_model(setup, store, seed)
-    rows = [row for k, row in store.finished.items() if k < num_simulations]
-    todo = [k for k in range(num_simulations) if k not in store.finished]
     interrupted = False
     shown = sys.stderr.isatty() if progress is None else progress
-    try:
-        _run(setup, todo, seed, jobs, shown, store, rows)
-    except KeyboardInterrupt:
-        if not any("ranks" in row for row in rows):
-            raise
-        interrupted = True
+    with closing(Records(records, header)) as store:
+        _check_same_model(setup, store, seed)
+        rows = [row for k, row in store.finished.items() if k < num_simulations]
+        todo = [k for k in range(num_simulations) if k not in store.finished]
+        try:
+            _run(setup, todo, seed, jobs, shown, store, rows)
+        except KeyboardInterrupt:
+            if not any("ranks" in row for row in rows):
+                raise
+            interrupted = True
     return _result(rows, num_draws, num_simulations, interrupted)
 
 
@@ -197,6 +199,9 @@ def _result(
 ) -> SBCResult:
     rows = sorted(rows, key=lambda row: row["replication"])
     good = [row for row in rows if "ranks" in row]
+    for row in good:
+        if row["ranks"].keys() != good[0]["ranks"].keys():
+            raise _foreign(f"other quantities in its replication {row['replication']}")
     shared = [name for name in good[0]["health"] if all(name in row["health"] for row in good)]
     return SBCResult(
         ranks={name: np.array([row["ranks"][name] for row in good]) for name in good[0]["ranks"]},
@@ -266,16 +271,19 @@ def _masks(observed: Any, observed_site: str | Sequence[str]) -> dict[str, Tenso
 
 def _check_same_model(setup: Setup, store: Records, seed: int) -> None:
     """Draws one of the recorded replications again and compares."""
-    if not store.finished:
-        return
-    k, row = next(iter(store.finished.items()))
-    if simulate(setup, replication_seed(seed, k)).digest != row["digest"]:
-        raise InvalidArgumentError(
-            "records",
-            "a file of this model",
-            f"other data in its replication {k} than this model draws",
-            "Name another file, or delete this one.",
-        )
+    for k, row in store.finished.items():
+        if row["seed"] != replication_seed(seed, k):
+            raise _foreign(f"another seed in its replication {k}")
+    if store.finished:
+        k, row = next(iter(store.finished.items()))
+        if simulate(setup, replication_seed(seed, k)).digest != row["digest"]:
+            raise _foreign(f"other data in its replication {k} than this model draws")
+
+
+def _foreign(found: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "records", "a file of this model", found, "Name another file, or delete this one."
+    )
 
 
 def _names(names: str | Sequence[str]) -> list[str]:

@@ -34,6 +34,7 @@ def fit_files(
     model_options: dict[str, Any],
     fit_options: dict[str, Any],
     include_observed: bool = False,
+    overwrite: bool = False,
 ) -> tuple[str, list[str]]:
     """Fits a model to two CSV files and writes the results.
 
@@ -45,6 +46,7 @@ def fit_files(
         model_options: For ``pc.CopulaGNN``.
         fit_options: For ``pc.fit``.
         include_observed: Whether observed nodes get a row in predictions.csv.
+        overwrite: Whether earlier results in that directory may go.
 
     Returns:
         The summary, and notes on what a user should know.
@@ -64,7 +66,7 @@ def fit_files(
     if not found.converged:
         notes.append("The fit did not converge; summary.txt says how it ended. Try --restarts 3.")
     summary = _summary(found, nodes, len(edges.pairs), notes)
-    with computing([]), new_directory(out) as work:
+    with computing([]), new_directory(out, overwrite=overwrite) as work:
         write_table(table, work / "predictions.csv")
         (work / "summary.txt").write_text(summary, encoding="utf-8")
         found.save(work / FIT_NAME)
@@ -133,7 +135,9 @@ def prediction_table(prediction: Any, ids: Sequence[str], levels: Any = LEVELS) 
 def write_table(table: Any, path: Path) -> None:
     """Writes a table of predictions; ids that a spreadsheet would run get an apostrophe."""
     table = table.assign(id=[harmless(name) for name in table["id"]])
-    table.to_csv(path, index=False, float_format="%.6g", encoding="utf-8", lineterminator="\n")
+    # A return inside an id is put in quotation marks only if lines end with one.
+    end = "\r\n" if any("\r" in name for name in table["id"]) else "\n"
+    table.to_csv(path, index=False, float_format="%.6g", encoding="utf-8", lineterminator=end)
 
 
 # ---------------------------------------------------------------- parts
@@ -168,10 +172,15 @@ def _summary(found: Any, nodes: NodeTable, num_edges: int, notes: list[str]) -> 
     lines = [
         f"pyro-copula {pc.__version__}",
         f"{len(nodes.ids)} nodes, {num_edges} edges, {missing} missing nodes predicted",
-        f"features: {', '.join(nodes.feature_names) or 'none'}",
+        f"features: {', '.join(map(_printable, nodes.feature_names)) or 'none'}",
         "",
         str(found).split("\n  next:")[0],
     ]
     if notes:
         lines += ["", "Notes", *(f"- {note}" for note in notes)]
     return "\n".join(lines) + "\n"
+
+
+def _printable(name: str) -> str:
+    """A name without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)

@@ -147,6 +147,7 @@ def fit(
             fit_options={"method": method, "seed": seed}
             | ({} if restarts is None else {"restarts": restarts}),
             include_observed=observed,
+            overwrite=overwrite,
         )
     typer.echo(summary.split("\nNotes\n")[0].rstrip())
     _say(notes)

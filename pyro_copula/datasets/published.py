@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +80,7 @@ def election(target: str = "income", root: str | os.PathLike | None = None) -> A
     """
     _check_choice("target", target, ELECTION_TARGETS)
     table = _read("election/2012_xy.csv", root, _read_csv)
-    edges = _read("election/2012_adj.csv", root, lambda path: _read_csv(path, np.int64))
+    edges = _read("election/2012_adj.csv", root, lambda file: _read_csv(file, np.int64))
     column = ELECTION_COLUMNS.index(target)
     return _make_data(
         Graph.from_edges(edges - 1, num_nodes=len(table)),
@@ -211,11 +209,12 @@ def published_split(data: Any, seed: int, kind: str) -> Split:
 # ---------------------------------------------------------------- reading
 
 
-def _read(name: str, root: str | os.PathLike | None, reader: Callable[[Path], Any]) -> Any:
+def _read(name: str, root: str | os.PathLike | None, reader: Callable[[Any], Any]) -> Any:
     path = locate(name, root)
     try:
-        return reader(path)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        with path.open("rb") as file:  # numpy leaves a file open that it cannot read
+            return reader(file)
+    except Exception as error:  # numpy and scipy raise many kinds on a file that is not theirs
         raise DatasetError(
             name,
             f"at {str(path)!r} cannot be read ({type(error).__name__}: {error})",
@@ -223,12 +222,12 @@ def _read(name: str, root: str | os.PathLike | None, reader: Callable[[Path], An
         ) from error
 
 
-def _read_csv(path: Path, dtype: Any = np.float64) -> np.ndarray:
-    return np.loadtxt(path, delimiter=",", skiprows=1, dtype=dtype, ndmin=2)
+def _read_csv(file: Any, dtype: Any = np.float64) -> np.ndarray:
+    return np.loadtxt(file, delimiter=",", skiprows=1, dtype=dtype, ndmin=2)
 
 
-def _read_npy(path: Path) -> np.ndarray:
-    return np.load(path, allow_pickle=False)
+def _read_npy(file: Any) -> np.ndarray:
+    return np.load(file, allow_pickle=False)
 
 
 def _make_data(graph: Graph, x: np.ndarray, y: np.ndarray, **names: Any) -> Any:

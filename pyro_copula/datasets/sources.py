@@ -27,6 +27,9 @@ BASE_URL = (
     "7e1a95a78d38a0488bb9911043acffe2868cca06/data/"
 )
 
+#: No file has as many bytes as this: a server that goes on sending is not the published one.
+MAX_BYTES = 64 * 2**20
+
 #: Seconds without an answer after which a download is given up.
 TIMEOUT = 30.0
 
@@ -163,7 +166,7 @@ def _download(name: str, cache: Path) -> Path:
             f"could not be downloaded: {url} cannot be reached ({type(error).__name__})",
             f"Check the network and proxy settings. {offline}",
         ) from error
-    except ValueError as error:  # pooch's way to say that the SHA-256 differs
+    except ValueError as error:  # pooch's way to say that the SHA-256 differs, or too long
         raise ChecksumError(
             name,
             f"downloaded from {url} is not the published one: its SHA-256 differs",
@@ -183,8 +186,12 @@ def _write_body(url: str, output_file: str, _: object) -> None:
     with requests.get(url, timeout=TIMEOUT, stream=True) as response:
         response.raise_for_status()
         with open(output_file, "wb") as file:
+            total = 0
             try:
                 for chunk in response.iter_content(chunk_size=1 << 16):
+                    total += len(chunk)
+                    if total > MAX_BYTES:
+                        raise ValueError("larger than any published file")
                     file.write(chunk)
             except requests.exceptions.ConnectionError as error:
                 # The server was reached and then fell silent: not a matter of the network settings.

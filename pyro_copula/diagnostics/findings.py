@@ -27,9 +27,10 @@ class Finding:
     """One thing that a diagnosis found.
 
     Attributes:
-        code: What it is, in one word: ``"not_converged"``, ``"not_trained"``, ``"midpoint"``,
-            ``"graph_left"``, ``"graph_overdone"``, ``"too_narrow"``, ``"too_wide"``, ``"too_low"``,
-            ``"too_high"``, ``"heavy_tails"``, ``"light_tails"``, ``"shape"``, ``"no_dependence"``.
+        code: What it is, in one word: ``"not_converged"``, ``"not_trained"``,
+            ``"nearly_singular"``, ``"midpoint"``, ``"graph_left"``, ``"graph_overdone"``,
+            ``"too_narrow"``, ``"too_wide"``, ``"too_low"``, ``"too_high"``, ``"heavy_tails"``,
+            ``"light_tails"``, ``"shape"``, ``"no_dependence"``.
         message: What was seen, and what it means.
         advice: What to do.
         problem: Whether something is wrong; otherwise it is worth knowing, no more.
@@ -59,6 +60,7 @@ class Evidence:
         after: Moran's I of conditional residuals against the model's own.
         wide_atoms: Whether the midpoint rule is used where it is poor.
         threshold: The p-value below which something is found.
+        condition: The condition number of the precision, if it leaves too few digits.
     """
 
     marginal: Uniformity
@@ -67,11 +69,13 @@ class Evidence:
     after: MoransI | None
     wide_atoms: bool
     threshold: float
+    condition: float | None = None
 
 
 def find(setup: Setup, evidence: Evidence) -> list[Finding]:
     """Everything found, the most basic first."""
-    found = [_fit(setup), _rule(setup, evidence), _graph(setup, evidence), _laws(setup, evidence)]
+    first = [_fit(setup), _digits(evidence), _rule(setup, evidence)]
+    found = [*first, _graph(setup, evidence), _laws(setup, evidence)]
     return [finding for some in found for finding in some]
 
 
@@ -88,6 +92,17 @@ def _fit(setup: Setup) -> Iterator[Finding]:
             "not_trained",
             "The network is as it started: the validation score was best before the first step.",
             "Try a smaller lr, another seed or a larger validation share.",
+        )
+
+
+def _digits(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.condition is not None:
+        yield Finding(
+            "nearly_singular",
+            f"The precision is nearly singular (condition number about {evidence.condition:.1g}): "
+            "rounding alone moves results, conditional residuals among them, in the sixth digit or "
+            "before.",
+            "Keep its parameters off the ends of their ranges, by a prior or by a larger gamma.",
         )
 
 

@@ -15,6 +15,7 @@ from ..distributions import GaussianCopula, GraphNormal
 from ..distributions.scores import wide_atoms
 from ..errors import InvalidArgumentError
 from ..graph import Graph
+from ..precision.conditioning import few_digits
 from .advice import Setup
 from .findings import Evidence, Finding, find
 from .moran import MoransI, Neighbours, morans_i
@@ -241,6 +242,7 @@ def diagnose(
         after,
         setup.discrete == "midpoint" and _has_wide_atoms(laws[0], y),
         false_alarm_rate / _NUM_TESTS,
+        few_digits(laws[0]),
     )
     return Diagnosis(
         find(setup, evidence),

@@ -16,6 +16,7 @@ from ..partitions import Partition
 from ..precision import SparsePrecision
 from . import exact
 from .base import NodeDistribution
+from .estimates import pointwise_log_prob_error
 from .latent import Latent, PrecisionLatent
 from .nugget import NuggetLatent
 
@@ -24,6 +25,20 @@ class Composite(NodeDistribution):
     """A law with a precision on a graph, whose blocks can be taken apart."""
 
     precision: SparsePrecision | None
+
+    def pointwise_log_prob_error(self, value: Tensor) -> Tensor:
+        """The standard errors of ``pointwise_log_prob``, zero unless the iterative backend is used.
+
+        They come from repetitions with other probes, and take about twice as long as the
+        pointwise densities themselves.
+
+        Args:
+            value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
+
+        Returns:
+            The same shape, float64, NaN at missing nodes.
+        """
+        return pointwise_log_prob_error(self, value)
 
     def composite_log_prob(
         self, value: Tensor, partition: Partition, *, blocks: Iterable[int] | None = None

@@ -281,7 +281,7 @@ class ConditionalCopula(NodeDistribution):
         return full[..., self.nodes], observed, z
 
     def _marginal_log_prob(self, value: Tensor) -> Tensor:
-        return self.marginal_dist.log_prob(self._full_value(value))[..., self.nodes]
+        return marginals.log_prob(self.marginal_dist, self._full_value(value))[..., self.nodes]
 
     def _limits(self, value: Any) -> tuple[Tensor, Tensor]:
         """The conditionally standardised normal scores on both sides of the value."""

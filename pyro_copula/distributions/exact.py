@@ -158,7 +158,9 @@ def rows_of(copula: GaussianCopula, value: Any) -> tuple[list[Row], Tensor, torc
     z = torch.where(known, limits[1].double(), 0.0)  # at a continuous node the normal score
     beside = torch.zeros(leading, dtype=torch.float64)
     if bool(known.any()):
-        jacobian = scale.log() - log_standard_normal(z) + copula.marginal_dist.log_prob(value)
+        jacobian = (
+            scale.log() - log_standard_normal(z) + marginals.log_prob(copula.marginal_dist, value)
+        )
         beside = torch.where(known, jacobian.double(), 0.0).sum(-1)
     return rows_between(copula, z, lower, upper, observed), beside, leading
 
@@ -235,9 +237,9 @@ def _warn_if_poor(box: Box) -> None:
     count = len(particles.log_weights)
     if count > 1 and not particles.effective_size >= _TRUSTED_SHARE * count:
         warnings.warn(
-            "The exact rule's estimate is poor here: few of the particles carry all of the weight. "
-            'See copula.exact_report(y). Use more particles (num_particles=), or discrete="ep", '
-            "and compare.",
+            "The exact rule's estimate is poor here: few of the particles carry all of the weight."
+            "\n  See copula.exact_report(y). Use more particles (num_particles=), or "
+            'discrete="ep", and compare.',
             ParticleWarning,
             stacklevel=4,
         )
@@ -379,7 +381,7 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
         found = torch.stack([_row_pointwise(row) for row in rows]).reshape(*leading, n)
         value, observed, z = copula._observed_scores(value)
         jacobian = copula.latent.scale().log() - log_standard_normal(z)
-        jacobian = (jacobian + copula.marginal_dist.log_prob(value)).double()
+        jacobian = (jacobian + marginals.log_prob(copula.marginal_dist, value)).double()
         result = found + torch.where(copula.discrete_nodes, 0.0, jacobian)
     return torch.where(observed, result, math.nan).to(copula._dtype)
 

@@ -210,14 +210,14 @@ class GaussianCopula(Composite):
         if self._is_exact:
             return exact.log_prob(self, value)
         value, observed, z = self._observed_scores(value)
-        marginal = torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
+        marginal = torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0).sum(-1)
         return marginal + self._log_copula(z, observed).to(marginal.dtype)
 
     def log_prob_error(self, value: Tensor) -> Tensor:
         """The standard error of :meth:`log_prob`, which the iterative backend estimates.
 
-        It is zero with the exact backends. With a nugget it is not available, nor under the exact
-        rules for discrete marginals, which do not use the iterative backend.
+        It is zero with the exact backends, and not available under the exact rules for discrete
+        marginals, which do not use the iterative one.
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``.
@@ -283,8 +283,8 @@ class GaussianCopula(Composite):
 
         The iterative backend estimates two numbers behind each term, the scale of the node and its
         precision given the others; the mean given the others is exact up to the solver's tolerance
-        and the second number. The terms are therefore estimates with a relative error of a few
-        per cent, and a bias of the order of its square; new probes give other ones.
+        and the second number. The terms are therefore estimates, with the standard errors of
+        :meth:`pointwise_log_prob_error` and a bias of the order of their squares.
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
@@ -298,7 +298,7 @@ class GaussianCopula(Composite):
         scale = self.latent.scale()
         density = self._by_pattern(leave_one_out_density, z * scale, observed)
         density = density + scale.log() - log_standard_normal(z)
-        marginal = self.marginal_dist.log_prob(value)
+        marginal = marginals.log_prob(self.marginal_dist, value)
         return torch.where(observed, marginal + density.to(marginal.dtype), math.nan)
 
     def leave_one_out(self, value: Tensor) -> LeaveOneOut:
@@ -386,14 +386,16 @@ class GaussianCopula(Composite):
             return exact_blocks(self, value, precision, partition, blocks)
         value, observed, z = self._observed_scores(value)
         block, nodes = self._narrowed(precision, partition, blocks)
-        marginal = torch.where(observed, self.marginal_dist.log_prob(value), 0.0)[..., nodes]
+        marginal = torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0)[
+            ..., nodes
+        ]
         copula = block._log_copula(z[..., nodes], observed[..., nodes])
         return marginal.sum(-1) + copula.to(marginal.dtype)
 
     def _independent_log_prob(self, value: Any) -> Tensor:
         """The log density on a graph without edges: the copula is one, so no score is needed."""
         value, observed = self._filled_value(value)
-        return torch.where(observed, self.marginal_dist.log_prob(value), 0.0).sum(-1)
+        return torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0).sum(-1)
 
     def _filled_value(self, value: Any) -> tuple[Tensor, Tensor]:
         """The value, in the support, with missing nodes filled in, and which are observed."""
@@ -410,7 +412,7 @@ class GaussianCopula(Composite):
                 "The midpoint rule for discrete marginals is a poor approximation here: many "
                 "observed nodes have an atom of probability above 0.3 (counts mostly 0 and 1?). "
                 "Dependence, likelihood values and leave-one-out are then unreliable; "
-                'predictions at missing nodes suffer little. Use discrete="exact" or "ep" '
+                'predictions at missing nodes suffer little.\n  Use discrete="exact" or "ep" '
                 '("augment" adds latent scores for NUTS and SVI).',
                 MidpointWarning,
                 stacklevel=3,

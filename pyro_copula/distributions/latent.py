@@ -95,6 +95,10 @@ class PrecisionLatent(Latent):
     def variance_spread(self) -> Tensor | None:
         return self.precision.solver.inverse_diagonal_spread()
 
+    def with_precision(self, precision: SparsePrecision) -> PrecisionLatent:
+        """The same with another precision."""
+        return PrecisionLatent(precision)
+
     def sample(self, shape: torch.Size) -> Tensor:
         return self.precision.draw(shape)
 

@@ -67,6 +67,17 @@ class NuggetLatent(Latent):
 
     _unit = False
 
+    @property
+    def gain_is_estimated(self) -> bool:
+        """Whether the gain comes from the scale of the field."""
+        return self._unit
+
+    def with_precision(self, precision: SparsePrecision) -> NuggetLatent:
+        """The same with another precision of the field."""
+        if self._unit:
+            return NuggetLatent.unit_variance(precision, self.nugget.detach())
+        return NuggetLatent(precision, self.gain.detach(), self.nugget.detach(), self.nodes)
+
     def scale(self) -> Tensor:
         if self._unit:
             return torch.ones(self.num_nodes, dtype=torch.float64)

@@ -69,7 +69,7 @@ def wide_atoms(marginal_dist: Any, value: Tensor, observed: Tensor) -> bool:
     if count == 0:
         return False
     with torch.no_grad():
-        atom = marginal_dist.log_prob(value) > math.log(_WIDE_ATOM)
+        atom = marginals.log_prob(marginal_dist, value) > math.log(_WIDE_ATOM)
     return int((atom & discrete).sum()) > _WIDE_SHARE * count
 
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..crew import present_crew
 from ..errors import FitFileError, InvalidArgumentError
 from .files import read_record, write_record
 
@@ -29,16 +31,33 @@ class Slot:
     Args:
         load: Gives what was saved there, or None.
         save: Saves it.
+        path: The file, for messages.
     """
 
     def __init__(
         self,
         load: Callable[[], dict[str, Any] | None],
         save: Callable[[dict[str, Any]], None],
+        path: Path | None = None,
     ) -> None:
         self.load = load
         self.save = save
+        self.path = path
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Whatever goes wrong with what was loaded is an error that names the file."""
+        try:
+            yield
+        except Exception as error:
+            raise FitFileError(
+                str(self.path),
+                "holds a state that this fit cannot go on from",
+                "Delete it to start anew, or restore it from a copy.",
+            ) from error
+
+
+_ANEW = "Delete it to start anew, or pass another path."
 
 #: Where nothing is kept.
 NOWHERE = Slot(lambda: None, lambda record: None)
@@ -53,6 +72,7 @@ class Checkpoint:
 
     Raises:
         FitFileError: If the file belongs to another call, or is damaged.
+        OutputError: If it cannot be written, now or later.
         InvalidArgumentError: If the directory does not exist.
     """
 
@@ -60,8 +80,11 @@ class Checkpoint:
         self.path = path
         self._fingerprint = dict(fingerprint)
         self._parts: dict[str, Any] = {}
-        if path is None:
-            return
+        if path is not None:
+            # In a crew only the first process has the file; the others may be elsewhere.
+            self._parts = present_crew().first(lambda: self._read(path))
+
+    def _read(self, path: Path) -> dict[str, Any]:
         if not path.absolute().parent.is_dir():
             raise InvalidArgumentError(
                 "checkpoint",
@@ -69,22 +92,28 @@ class Checkpoint:
                 f"{str(path)!r}",
                 "Make the directory first, so that a typing error does not lose the work.",
             )
-        if path.exists():
-            record = read_record(path, "checkpoint")
-            self._check(record.get("fingerprint", {}))
-            self._parts = record["parts"]
+        if not path.exists():
+            return {}
+        record = read_record(path, "checkpoint")
+        found, parts = record.get("fingerprint"), record.get("parts")
+        if not isinstance(found, dict) or not isinstance(parts, dict):
+            raise FitFileError(str(path), "lacks a part of a checkpoint", _ANEW)
+        self._check(found)
+        return parts
 
     def slot(self, *name: Any) -> Slot:
         """The place with this name."""
         if self.path is None:
             return NOWHERE
         key = "/".join(str(word) for word in name)
-        return Slot(lambda: self._parts.get(key), functools.partial(self._save, key))
+        return Slot(lambda: self._parts.get(key), functools.partial(self._save, key), self.path)
 
     def _save(self, key: str, part: dict[str, Any]) -> None:
         assert self.path is not None
         parts = {**self._parts, key: part}
-        write_record(self.path, "checkpoint", {"fingerprint": self._fingerprint, "parts": parts})
+        if present_crew().leads:
+            record = {"fingerprint": self._fingerprint, "parts": parts}
+            write_record(self.path, "checkpoint", record)
         self._parts = parts
 
     def _check(self, found: Mapping[str, str]) -> None:
@@ -94,7 +123,7 @@ class Checkpoint:
             raise FitFileError(
                 str(self.path),
                 f"is a checkpoint of another call, with other {' and '.join(differing)}",
-                "Delete it to start anew, or pass another path.",
+                _ANEW,
             )
 
     def __repr__(self) -> str:

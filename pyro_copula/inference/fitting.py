@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ import pyro
 import torch
 from torch import Tensor
 
+from ..crew import present_crew
 from ..errors import CutWarning, InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
 from ..partitions import Partition
+from ..precision.conditioning import warn_if_nearly_singular
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
 from .job import Job, versions
 from .options import Options, resolve, validation_nodes
@@ -26,6 +29,10 @@ from .training import Schedule
 
 #: The distance between the seeds of restarts, so that chains and restarts do not share any.
 _SEED_STEP = 1000
+
+#: Pyro's handlers, its parameter store and the random numbers belong to the process, not to a
+#: thread: two fits at once would mix them up.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def fit(
@@ -58,7 +65,10 @@ def fit(
 
     What is not given is set by the model's recipe, if it has one, and else as said below;
     ``fit.settings`` holds what was used. Pyro's parameter store and the state of the random
-    numbers are left as they were. Ctrl-C ends a fit with the best state so far.
+    numbers are left as they were. Fits in several threads wait for each other, for Pyro's state
+    is that of the process: use processes to fit at once. Ctrl-C ends a fit with the best state so
+    far. Inside ``with pc.distributed():`` the processes of ``torchrun`` share the work of the
+    iterative backend; see :func:`pyro_copula.distributed`.
 
     Args:
         model: The model; or several, fitted one after the other and stacked: the prediction is a
@@ -167,7 +177,9 @@ def fit(
             if fits[-1].interrupted:
                 break
     with torch.no_grad():
-        fits[0].model.joint().log_prob(nodes.y)  # warns if the midpoint rule is poor here
+        law = fits[0].model.joint()
+        law.log_prob(nodes.y)  # warns if the midpoint rule is poor here
+        warn_if_nearly_singular(law)
     if options.restarts == 1:
         return fits[0]
     settings = {**fits[0].settings, "restarts": options.restarts}
@@ -209,12 +221,13 @@ def _models(model: Any, method: str, start: Fit | None) -> list[CopulaGNN]:
 @contextmanager
 def _isolated() -> Iterator[None]:
     """Leaves Pyro's parameter store and all random numbers as they were."""
-    before = random_state()
-    try:
-        with pyro.get_param_store().scope():
-            yield
-    finally:
-        set_random_state(before)
+    with _ONE_AT_A_TIME:
+        before = random_state()
+        try:
+            with pyro.get_param_store().scope():
+                yield
+        finally:
+            set_random_state(before)
 
 
 def _checkpoint(
@@ -224,23 +237,22 @@ def _checkpoint(
     options: Options,
     start: Fit | None,
 ) -> Checkpoint:
-    if path is None:
+    if path is None and present_crew().size == 1:
         return Checkpoint(None, {})
     pyro.set_rng_seed(options.seed)
     built = models[0].build(data) if start is None else start.model
-    return Checkpoint(
-        Path(path),
-        {
-            "model": digest(
-                [one.specification() for one in models], repr(built.backbone), built.priors
-            ),
-            "first parameters": digest(built.state_dict()),
-            "data": digest(data.x, data.graph.edges, data.y, data.exposure),
-            "seed": digest(options.seed),
-            "options": digest(options.fingerprint()),
-            "versions": digest(versions()),
-        },
-    )
+    fingerprint = {
+        "model": digest(
+            [one.specification() for one in models], repr(built.backbone), built.priors
+        ),
+        "first parameters": digest(built.state_dict()),
+        "data": digest(data.x, data.graph.edges, data.y, data.exposure),
+        "seed": digest(options.seed),
+        "options": digest(options.fingerprint()),
+        "versions": digest(versions()),
+    }
+    present_crew().check_same(fingerprint)
+    return Checkpoint(None if path is None else Path(path), fingerprint)
 
 
 def _node_names(data: Any, start: Fit | None) -> list[str] | None:

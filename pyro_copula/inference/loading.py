@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FitFileError, InvalidArgumentError
-from ..graph import Graph
-from ..models import CopulaGNN, NodeData
+from ..models import CopulaGNN
+from .contents import (
+    check_posterior,
+    check_settings,
+    check_sizes,
+    read_data,
+    read_history,
+    read_specification,
+)
 from .files import read_kind, read_record
 from .result import Ensemble, Fit
-from .training import History
 
 
 def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble:
@@ -44,24 +50,34 @@ def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble
             "A saved fit has its data in it: load_fit(path) is enough.",
         )
     path = Path(path)
-    if read_kind(path) == "ensemble":
-        record = read_record(path, "ensemble")
-        fits = [_fit(path, part, model) for part in record["fits"]]
-        members = record.get("members", range(len(fits)))
-        if not all(isinstance(k, int) and 0 <= k < len(fits) for k in members):
-            raise FitFileError(str(path), "names a fit that is not in it", "Fit and save again.")
-        return Ensemble([fits[k] for k in members], record["settings"])
-    return _fit(path, read_record(path, "fit"), model)
+    if read_kind(path) != "ensemble":
+        return _fit(path, read_record(path, "fit"), model)
+    record = read_record(path, "ensemble")
+    parts = record.get("fits")
+    if not isinstance(parts, list) or not parts or not isinstance(record.get("settings"), dict):
+        raise FitFileError(str(path), "lacks a part of an ensemble", "Fit and save again.")
+    fits = [_fit(path, part, model) for part in parts]
+    members = record.get("members", list(range(len(fits))))
+    known = range(len(fits))
+    if not (isinstance(members, list) and members and all(k in known for k in _whole(members))):
+        raise FitFileError(str(path), "names a fit that is not in it", "Fit and save again.")
+    settings = record["settings"]
+    if not all(isinstance(settings.get(name, 1), int) for name in ("models", "restarts")):
+        raise FitFileError(str(path), "lacks a part of an ensemble", "Fit and save again.")
+    return Ensemble([fits[k] for k in members], settings)
 
 
-def _fit(path: Path, record: dict[str, Any], model: CopulaGNN | None) -> Fit:
+def _fit(path: Path, record: Any, model: CopulaGNN | None) -> Fit:
     try:
-        specification = json.loads(record["spec"])
-        parts = record["data"]
-        graph = Graph.from_edges(parts["edges"].numpy(), num_nodes=len(parts["y"]))
-        data = NodeData(parts["x"], graph, parts["y"], parts["exposure"])
-        history = History(**record["history"])
-    except (KeyError, TypeError, ValueError) as error:
+        specification = read_specification(record["spec"])
+        data = read_data(record["data"])
+        history = read_history(record["history"])
+        state, posterior, diagnostics = (
+            record[name] for name in ("state", "posterior", "diagnostics")
+        )
+        check_settings(record, data.num_nodes)
+        check_sizes(specification, state)
+    except Exception as error:  # whatever else a damaged part makes Python raise
         raise FitFileError(str(path), "lacks a part of a fit", "Fit and save again.") from error
     own = [name for name, value in specification.items() if value == "<own>"]
     if own and model is None:
@@ -73,8 +89,10 @@ def _fit(path: Path, record: dict[str, Any], model: CopulaGNN | None) -> Fit:
         )
     try:
         built = (CopulaGNN(**specification) if model is None else model).build(data)
-        built.load_state_dict(record["state"])
-    except (RuntimeError, TypeError, ValueError) as error:
+        built.load_state_dict(state)
+        check_posterior(built, posterior, record["method"], diagnostics)
+        json.dumps(built.specification())
+    except Exception as error:  # a model of one's own can raise anything, too
         raise FitFileError(
             str(path), "holds the parameters of another model", "Pass the model that was fitted."
         ) from error
@@ -83,8 +101,13 @@ def _fit(path: Path, record: dict[str, Any], model: CopulaGNN | None) -> Fit:
         built,
         record["method"],
         history,
-        record["posterior"],
-        record["diagnostics"],
+        posterior,
+        diagnostics,
         record["settings"],
         record["versions"],
     )
+
+
+def _whole(members: list[Any]) -> list[int]:
+    """The entries, with what is no whole number replaced by one that names nothing."""
+    return [k if isinstance(k, int) and not isinstance(k, bool) else -1 for k in members]

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN
 from .checkpoint import NOWHERE, Slot
+from .contents import check_chain
 from .potential import Potential, locate
 
 #: More parameters than this have a diagonal mass matrix: a dense one would need more draws than a
@@ -79,7 +80,10 @@ def sample_posterior(
     for k in range(num_chains):
         place = slot(f"chain {k}")
         record = place.load()
-        if record is None:
+        if record is not None:
+            with place.reading():
+                check_chain(record, num_draws, sum(v.numel() for v in model.site_values().values()))
+        else:
             if potential is None:
                 potential = Potential(model)
                 with pyro.validation_enabled(False):
@@ -123,7 +127,7 @@ def _chain(
             divergences.update(kernel.diagnostics()["divergences"])
 
     kernel = NUTS(
-        potential_fn=lambda params: potential(mode + root @ params["z"]),
+        potential_fn=lambda params: potential.or_infinity(mode + root @ params["z"]),
         full_mass=len(mode) <= _MAX_DENSE,
         target_accept_prob=0.8,
     )

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..crew import present_crew
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
 from ..partitions import Partition
@@ -161,6 +162,7 @@ def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
     _check_blocks(chosen["partition"], chosen["blocks_per_step"], chosen["method"])
     if chosen["progress"] is None:
         chosen["progress"] = sys.stderr.isatty()
+    chosen["progress"] = chosen["progress"] and present_crew().leads
     return Options(**chosen)
 
 

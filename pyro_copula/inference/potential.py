@@ -78,12 +78,35 @@ class Potential:
             return math.inf, np.zeros_like(u)
         return float(value.detach()), gradient.double().numpy()
 
+    def or_infinity(self, u: Tensor) -> Tensor:
+        """The potential, differentiably; infinite with gradient zero where no law can be made.
+
+        NUTS rejects such a step. The gradient is computed at once, because the backward pass has
+        solves of its own, which may fail as well.
+        """
+        value, gradient = self.with_gradient(u.detach().double().numpy())
+        return _Known.apply(u, value, torch.as_tensor(gradient, dtype=u.dtype))
+
     def _split(self, u: Tensor) -> dict[str, Tensor]:
         parts = u.split([shape.numel() for shape in self._shapes.values()], dim=-1)
         return {
             name: part.reshape((*u.shape[:-1], *shape))
             for (name, shape), part in zip(self._shapes.items(), parts)
         }
+
+
+class _Known(torch.autograd.Function):
+    """A number whose gradient is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, value: float, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return torch.tensor(value, dtype=u.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return grad_outputs[0] * gradient, None, None
 
 
 def find_mode(potential: Potential) -> np.ndarray:

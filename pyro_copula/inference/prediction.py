@@ -20,6 +20,7 @@ from .. import metrics
 from ..distributions.base import Interval, check_level
 from ..distributions.particle_conditional import ParticleConditional
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 from .crps import MAX_LAWS, POINTS, crps_of_counts, quantile_points
 
 _BISECTIONS = 60
@@ -75,7 +76,7 @@ class Prediction:
             raise InvalidArgumentError(
                 "nodes",
                 "some of the nodes that are predicted",
-                f"node {unknown[0]}, which is given or does not exist" if unknown else "no node",
+                f"node {unknown[0]} ({self._why_not(unknown[0])})" if unknown else "no node",
                 "Leave `nodes` out for all of them.",
             )
         self._index = torch.tensor([position[int(node)] for node in self.nodes], dtype=torch.int64)
@@ -297,6 +298,14 @@ class Prediction:
     def _discrete(self) -> Tensor:
         return self._discrete_parts[self._index]
 
+    def _why_not(self, node: int) -> str:
+        """Why a node is not predicted, as far as that is known."""
+        if self._num_nodes is None:
+            return "it is given or does not exist"
+        if 0 <= node < self._num_nodes:
+            return "its value is given"
+        return f"the graph has nodes 0 to {self._num_nodes - 1}"
+
     def _numbers(self, nodes: Any) -> Tensor:
         """Nodes as numbers, whether they are given as numbers or names."""
         given = nodes.tolist() if torch.is_tensor(nodes) else list(nodes)
@@ -304,11 +313,15 @@ class Prediction:
         named = [place.get(node, node) if isinstance(node, str) else node for node in given]
         if any(isinstance(n, bool) or int(n) != n if not isinstance(n, str) else 1 for n in named):
             wrong = next((n for n in named if isinstance(n, str)), named[0])
+            advice = "A mask is mask.nonzero().squeeze(-1)."
+            if isinstance(wrong, str):
+                advice = "These data have no names." if not self.names else "Check the spelling."
+                advice = did_you_mean(wrong, place, advice)
             raise InvalidArgumentError(
                 "nodes",
                 "numbers of nodes, or names if the data have `names`",
                 repr(wrong),
-                "A mask is mask.nonzero().squeeze(-1).",
+                advice,
             )
         return torch.tensor([int(node) for node in named], dtype=torch.int64)
 

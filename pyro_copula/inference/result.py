@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..crew import present_crew
 from ..models import CopulaGNN, NodeData
 from .files import write_record
 from .predictor import Predictor
@@ -141,7 +142,8 @@ class Fit(Predictor):
         Args:
             path: The file to write. It holds numbers and text, and no code.
         """
-        write_record(Path(path), "fit", self._record())
+        if present_crew().leads:
+            write_record(Path(path), "fit", self._record())
 
     def _record(self) -> dict[str, Any]:
         data = self.model.data
@@ -176,6 +178,11 @@ class Fit(Predictor):
             f"  nodes      {data.num_nodes}, of which {observed} observed",
             f"  training   {self.history.verdict}",
         ]
+        again = len(self.history.setbacks)
+        if again:
+            steps = "1 step" if again == 1 else f"{again} steps"
+            lines.append(f"  setbacks   at {steps} with a loss or gradient that is not finite:")
+            lines.append("             back to the last good state, and half the step from there")
         if self.model.family_reason:
             lines.insert(1, f"  marginal   {self.model.family_reason}")
         if self.method == "svi" and "posterior" in self.diagnostics:
@@ -282,7 +289,8 @@ class Ensemble(Predictor):
             "members": [place[id(fit)] for fit in self.fits],
             "settings": self.settings,
         }
-        write_record(Path(path), "ensemble", record)
+        if present_crew().leads:
+            write_record(Path(path), "ensemble", record)
 
     def __repr__(self) -> str:
         different = _different(self.fits)

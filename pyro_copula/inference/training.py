@@ -11,15 +11,18 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from ..crew import present_crew
 from ..errors import InvalidArgumentError, TrainingError
 from .checkpoint import NOWHERE, Slot, random_state, set_random_state
+from .contents import check_training_state
+from .history import History
 
 #: More non-finite losses than this, and the fit is given up.
 _MAX_SETBACKS = 10
@@ -60,45 +63,6 @@ class Schedule:
             )
 
 
-@dataclass
-class History:
-    """What happened in training.
-
-    Attributes:
-        losses: The loss at every step.
-        scores: The validation score at every look, higher being better.
-        best_epoch: The step of the best score.
-        best_score: That score.
-        verdict: How training ended, in words.
-        setbacks: The steps at which the loss was not finite.
-
-    Example:
-        >>> History(losses=[1.2, 1.1], verdict="converged: best validation score at step 1")
-        History(2 steps, converged: best validation score at step 1)
-    """
-
-    losses: list[float] = field(default_factory=list)
-    scores: list[tuple[int, float]] = field(default_factory=list)
-    best_epoch: int = 0
-    best_score: float = -math.inf
-    verdict: str = "not trained"
-    setbacks: list[int] = field(default_factory=list)
-
-    @property
-    def converged(self) -> bool:
-        """Whether training ended because the score stopped improving."""
-        return self.verdict.startswith("converged")
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether training ended because the user wished it."""
-        return self.verdict.startswith("interrupted")
-
-    def __repr__(self) -> str:
-        again = f", {len(self.setbacks)} setbacks" if self.setbacks else ""
-        return f"History({len(self.losses)} steps, {self.verdict}{again})"
-
-
 def train(
     loss: Callable[[], Tensor],
     score: Callable[[], float],
@@ -128,7 +92,8 @@ def train(
     history, best, start = History(), _snapshot(module), 0
     record = slot.load()
     if record is not None:
-        history, best, start = _resume(record, module, optimizer)
+        with slot.reading():
+            history, best, start = _resume(record, module, optimizer, schedule)
     if record is not None and record["state"] is None:
         module.load_state_dict(best)
         return history
@@ -152,6 +117,8 @@ def train(
         else:
             history.verdict = f"stopped at {schedule.max_epochs} steps, still improving"
     except KeyboardInterrupt:
+        if present_crew().size > 1:  # the others may be a step behind, and would wait for this one
+            raise
         # Not marked as finished in the checkpoint: the same call goes on from the last save.
         history.verdict = f"interrupted at step {len(history.losses)}; the best state is kept"
     finally:
@@ -200,9 +167,12 @@ def _step(
         if epoch == 0:
             raise
         value = torch.tensor(math.nan)
-    finite = bool(torch.isfinite(value))
+    crew = present_crew()
+    finite = crew.agree(bool(torch.isfinite(value)))
     if finite:
-        value.backward()
+        finite = crew.agree(_backward(value, epoch))
+    if finite:
+        crew.agree_([value.detach(), *_gradients(optimizer)])
         finite = _finite_gradients(optimizer)
     history.losses.append(float(value.detach()))
     if finite:
@@ -217,10 +187,25 @@ def _step(
     good.restore(module, optimizer)
 
 
+def _backward(value: Tensor, epoch: int) -> bool:
+    """Whether derivatives can be had: the backward pass has solves of its own, which may fail."""
+    try:
+        value.backward()
+    except ArithmeticError:
+        if epoch == 0:
+            raise
+        return False
+    return True
+
+
 def _finite_gradients(optimizer: torch.optim.Optimizer) -> bool:
     """Whether all gradients are finite: NaN and infinity do not leave a sum."""
-    gradients = (p.grad for group in optimizer.param_groups for p in group["params"])
-    return math.isfinite(sum(float(g.sum()) for g in gradients if g is not None))
+    return math.isfinite(sum(float(g.sum()) for g in _gradients(optimizer)))
+
+
+def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    every = (p.grad for group in optimizer.param_groups for p in group["params"])
+    return [gradient for gradient in every if gradient is not None]
 
 
 def _score(score: Callable[[], float], history: History) -> float:
@@ -230,8 +215,8 @@ def _score(score: Callable[[], float], history: History) -> float:
     except (ValueError, ArithmeticError):
         if history.losses and history.best_score == -math.inf:
             raise  # never a score, though losses are finite: the question is wrong
-        return -math.inf
-    return value if math.isfinite(value) else -math.inf
+        value = -math.inf
+    return present_crew().agree(value if math.isfinite(value) else -math.inf)
 
 
 def _look(
@@ -277,10 +262,12 @@ def _record(epoch: int, history: History, best: dict[str, Tensor], good: _Good) 
 
 
 def _resume(
-    record: dict[str, Any], module: nn.Module, optimizer: torch.optim.Optimizer
+    record: dict[str, Any],
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
 ) -> tuple[History, dict[str, Tensor], int]:
-    history = History(**record["history"])
-    history.scores = [(int(epoch), float(score)) for epoch, score in history.scores]
+    history = check_training_state(record, module, optimizer, schedule.max_epochs)
     if record["state"] is not None:  # else it is finished, and only the best state counts
         module.load_state_dict(record["state"])
         optimizer.load_state_dict(record["optimizer"])

@@ -118,7 +118,8 @@ def announce_compilation() -> None:
     """Says, once and only if it is so, that the kernels are about to be compiled."""
     from . import kernels, tree
 
-    for dispatcher in (kernels.factor, kernels.tangent, tree.structure):
+    # What every use compiles; some uses never need the others, and would announce them each time.
+    for dispatcher in (kernels.factor, tree.structure):
         name = dispatcher.py_func.__name__
         path = dispatcher.stats.cache_path
         if path is None or not any(Path(path).glob(f"*.{name}-*.nbi")):

@@ -7,6 +7,7 @@ from . import discrete as discrete
 from . import incomplete as incomplete
 from . import transformed as transformed
 from . import zero_inflated as zero_inflated
+from .densities import log_prob
 from .mixed import Mixed
 from .moments import score_moments
 from .quantiles import from_normal_score, icdf, isf
@@ -40,6 +41,7 @@ __all__ = [
     "is_discrete",
     "isf",
     "log_cdf",
+    "log_prob",
     "log_sf",
     "midpoint_score",
     "normal_score",

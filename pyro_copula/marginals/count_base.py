@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import InvalidArgumentError
+from .densities import log_prob
 from .registry import lookup
 from .tails import full_value
 
@@ -59,4 +60,4 @@ def log_prob_from(base_dist: Any, value: Tensor, first: Tensor) -> Tensor:
     """Return ``base_dist.log_prob(value)``, and minus infinity for a value before ``first``."""
     below = value < first
     safe = torch.where(below, first.to(value.dtype), value)
-    return torch.where(below, -torch.inf, base_dist.log_prob(safe))
+    return torch.where(below, -torch.inf, log_prob(base_dist, safe))

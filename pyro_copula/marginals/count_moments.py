@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import ParameterRangeError
 from .discrete import CountCDF, Parameters
 from .quantiles import from_normal_score
 from .registry import MarginalCDF
@@ -33,6 +34,7 @@ from .search import count_quantiles
 REACH = 10.0  # standard deviations of the score: probability 8e-24 on each side
 EXACT = 64  # terms summed one by one at each end of a long sum
 ORDER = 16  # points of a Gauss-Legendre panel
+MAX_COUNT = 2.0**53
 MAX_ELEMENTS = 2**20  # of one intermediate tensor
 
 
@@ -45,6 +47,7 @@ def count_moments(law: CountCDF, d: Any, m: Tensor, s: Tensor) -> tuple[Tensor, 
     reach = REACH * s
     scores = torch.stack([m, m - reach, m + reach])
     centre, near, far = count_quantiles(law, parameters, scores, lower, upper)  # (size,) each
+    _check_countable(law, parameters, far, shape)
     total = torch.zeros(2, 2, size, dtype=torch.float64)
     for side, count in enumerate((far - centre, centre - near)):
         sums = _SideSum(law, parameters, m, s, centre, up=side == 0)
@@ -52,6 +55,27 @@ def count_moments(law: CountCDF, d: Any, m: Tensor, s: Tensor) -> tuple[Tensor, 
     shift = total[0, 0] - total[1, 0]
     variance = total[0, 1] + total[1, 1] - shift.square()
     return (centre + shift).reshape(shape), variance.reshape(shape)
+
+
+def _check_countable(law: CountCDF, parameters: Parameters, far: Tensor, shape: torch.Size) -> None:
+    """Refuse sums over numbers of which float64 knows the even ones only, or fewer.
+
+    Raises:
+        ParameterRangeError: If a law reaches that far, or has its mean from counts of that size.
+    """
+    mean, variance, _ = law.centre(parameters)
+    # The size of counts that make up the mean; that of a shifted law may be zero or negative.
+    typical = torch.minimum(variance, variance / torch.where(mean > 0, mean, 1.0))
+    largest = torch.maximum(far, typical)
+    bad = (largest > MAX_COUNT).nonzero()
+    if len(bad):
+        place = int(bad[0])
+        raise ParameterRangeError(
+            "marginal_dist",
+            "a law of counts that stay below 2^53, where float64 has every whole number",
+            f"counts of size {float(largest[place]):.3g} at node {place % shape[-1]}",
+            "Use a smaller mean or dispersion, or a continuous law, such as dist.Gamma.",
+        )
 
 
 class _SideSum:

@@ -29,6 +29,7 @@ from ..special import (
     log_ndtr,
     ndtri_exp,
 )
+from . import densities
 from .continuous import LOG_2, log1mexp
 from .registry import TINY, MarginalCDF, register_cdf, score_from_tail
 
@@ -132,6 +133,11 @@ class PoissonCDF(CountCDF):
         (rate,) = parameters
         return rate, rate, -rate
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        (rate,) = self.parameters(d)
+        large = (torch.maximum(rate, value) > densities.LARGE) & (rate > 0)
+        return densities.where_large(d, value, large, densities.poisson, value, rate)
+
 
 class BetaTailCDF(CountCDF):
     """``F(k) = I_sigmoid(t)(a, b)``: what the negative binomial and binomial laws share."""
@@ -178,6 +184,11 @@ class NegativeBinomialCDF(BetaTailCDF):
         quantile = torch.where(z < 0, gammaincinv(shape, tail), gammainccinv(shape, tail))
         return quantile * variance / (mean + 0.5)
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        total, t = self.parameters(d)
+        large = torch.maximum(total, value) > densities.LARGE
+        return densities.where_large(d, value, large, densities.negative_binomial, total, t, value)
+
 
 @register_cdf(dist.GammaPoisson)
 class GammaPoissonCDF(NegativeBinomialCDF):
@@ -206,6 +217,11 @@ class BinomialCDF(BetaTailCDF):
         mean, variance, _ = self.centre(parameters)
         asymmetry = torch.tanh(parameters[1] / 2)  # 1 - 2 p
         return mean + variance.sqrt() * z + asymmetry * (z.square() - 1) / 6
+
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        total, t = self.parameters(d)
+        large = (total > densities.LARGE) & (value < total)
+        return densities.where_large(d, value, large, densities.binomial, total, t, value)
 
 
 @register_cdf(td.Bernoulli)

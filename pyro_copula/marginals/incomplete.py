@@ -25,6 +25,7 @@ from ..special import (
     log_gammainc,
     log_gammaincc,
 )
+from . import densities
 from .continuous import LOG_2, StandardisedCDF, log1mexp
 from .registry import BELOW_ONE, TINY, register_cdf
 
@@ -70,6 +71,11 @@ class GammaCDF(StandardisedCDF):
         deep = _newton(lambda t: log_gammaincc(a, t), start, log_q)
         return x if deep is None else torch.where(log_q < DEEP, deep, x)
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        a, rate = d.concentration.double(), d.rate.double()
+        large = (torch.maximum(a, rate * value) > densities.LARGE) & (value > 0)
+        return densities.where_large(d, value, large, densities.gamma, a, rate, value)
+
 
 @register_cdf(td.Beta)
 class BetaCDF(StandardisedCDF):
@@ -106,6 +112,11 @@ class BetaCDF(StandardisedCDF):
         a, b = d.concentration1.detach().double(), d.concentration0.detach().double()
         return -logit_quantile(b, a, log_q)
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        a, b = d.concentration1.double(), d.concentration0.double()
+        large = (torch.maximum(a, b) > densities.LARGE) & (value > 0) & (value < 1)
+        return densities.where_large(d, value, large, densities.beta, a, b, value)
+
 
 @register_cdf(td.StudentT)
 class StudentTCDF(StandardisedCDF):
@@ -125,6 +136,11 @@ class StudentTCDF(StandardisedCDF):
         log_tail = torch.minimum(log_p, log1mexp(log_p.clamp(max=-TINY)))
         x = torch.exp(0.5 * (df.log() - logit_quantile(df / 2, 0.5, log_tail + LOG_2)))
         return torch.where(log_p < -LOG_2, -x, x)
+
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        df, x, scale = torch.broadcast_tensors(d.df, self.standardise(d, value), d.scale)
+        large, law = df > densities.LARGE, densities.student_t
+        return densities.where_large(d, value, large, law, df.double(), x, scale.double())
 
 
 def logit_quantile(a: Tensor, b: Tensor | float, log_p: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from ..errors import InvalidArgumentError
+from .densities import log_prob
 from .quantiles import from_normal_score, icdf, isf
 from .registry import MarginalCDF, lookup, register_cdf
 from .support import stand_in
@@ -107,7 +108,7 @@ class Mixed(TorchDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return self.by_node(lambda component, y: component.log_prob(y), value)
+        return self.by_node(log_prob, value)
 
     @property
     def mean(self) -> Tensor:

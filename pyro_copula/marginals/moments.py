@@ -52,6 +52,9 @@ def score_moments(d: Any, mean: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         ``(mean, variance)``, without gradient.
 
+    Raises:
+        ParameterRangeError: If counts matter that are too large for float64, beyond 2^53.
+
     Example:
         >>> import pyro.distributions as dist
         >>> score_moments(dist.Poisson(torch.tensor([3.0])), torch.zeros(1), torch.ones(1))

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import InvalidArgumentError
 from ..first_order import first_order_only
 from ..special import ndtri_exp
+from .densities import log_prob
 from .discrete import CountCDF
 from .registry import MarginalCDF, lookup
 from .scores import normal_score
@@ -143,7 +144,7 @@ def _solve(law: MarginalCDF, d: Any, z: Tensor, p: Tensor | None, upper: bool) -
         return y
     with torch.no_grad():
         log_normal = -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
-        slope = torch.exp(log_normal - d.log_prob(y))  # dy/dz
+        slope = torch.exp(log_normal - log_prob(d, y))  # dy/dz
         slope = torch.where(torch.isfinite(slope), slope, 0.0)
     return _Implicit.apply(y, z, score, slope)
 

@@ -69,6 +69,19 @@ class TransformedCDF(MarginalCDF):
         _parts(d)
         return False
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        base, transforms = _parts(d)
+        law, inner = lookup(base)
+        if type(law).accurate_log_prob is MarginalCDF.accurate_log_prob:
+            return None
+        jacobian = torch.zeros_like(value)
+        for transform in reversed(transforms):
+            before = transform.inv(value)
+            jacobian = jacobian + transform.log_abs_det_jacobian(before, value)
+            value = before
+        density = law.accurate_log_prob(inner, value)
+        return None if density is None else density - jacobian
+
     def _tail(
         self, d: Any, value: Tensor, same: str, other: str, low: float, high: float
     ) -> Tensor:

@@ -76,6 +76,9 @@ class ZeroInflatedCountCDF(CountCDF):
         base = self.base.guess(parameters[2:], grid.expand(len(grid), *m.shape))
         return torch.cat([self.guess(parameters, m + s * grid), base])
 
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        return inflated_log_prob(d, value)
+
 
 @register_cdf(dist.ZeroInflatedDistribution)
 class ZeroInflatedCDF(MarginalCDF):
@@ -120,6 +123,20 @@ class ZeroInflatedCDF(MarginalCDF):
         law, base = lookup(d.base_dist)
         gate, _ = gate_of(d)
         return law.icdf(base, ((u - gate) / (1 - gate)).clamp(TINY, BELOW_ONE))
+
+    def accurate_log_prob(self, d: Any, value: Tensor) -> Tensor | None:
+        return inflated_log_prob(d, value)
+
+
+def inflated_log_prob(d: Any, value: Tensor) -> Tensor | None:
+    """Return the log mass if that of the base law needs care, and else None."""
+    law, base = lookup(d.base_dist)
+    density = law.accurate_log_prob(base, value)
+    if density is None:
+        return None
+    gate, log_rest = gate_of(d)
+    at_zero = inflate_log_cdf(gate, log_rest, torch.where(value == 0, density, -1.0).double())
+    return torch.where(value == 0, at_zero, log_rest + density).to(density.dtype)
 
 
 def gate_of(d: Any) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ the graph and the observed values once and makes the modules. How it is fitted i
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pyro
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from ..distributions import GaussianCopula, GraphNormal
 from ..errors import InvalidArgumentError
+from ..linalg import Iterative
 from ..nn import LastLayer, make_backbone
 from ..precision import SparsePrecision
 from ..scalars import Proportion
@@ -68,7 +70,13 @@ class CopulaGNN(Parameters):
         last_layer_prior: The standard deviation of independent normal priors on the weights and
             biases of the network's last layer (a linear skip included): they become the site
             ``"last_layer"``. Without it the whole network is at its estimate.
-        backend: How precisions are factored.
+        backend: How precisions are factored; a name, or :class:`~pyro_copula.Iterative` options
+            (as an object, or a dictionary of them).
+        batch_nodes: The layers of the network that would keep much for their derivatives (the
+            first of ``"sage"``, all of ``"gat"``) are applied to so many nodes at a time, edge
+            regressions to so many edges, and again, batch by batch, for the derivatives. The law
+            and its gradients are the same as without, in less memory and more time. Dropout is
+            drawn batch by batch. Only for backbones by name.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -109,9 +117,12 @@ class CopulaGNN(Parameters):
         tail_clip: float | None = None,
         priors: dict[str, Any] | None = None,
         last_layer_prior: float | None = None,
-        backend: str = "auto",
+        backend: str | Iterative | Mapping[str, Any] = "auto",
+        batch_nodes: int | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(backend, Mapping):
+            backend = Iterative.from_changed(backend)
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         chosen = find_recipe(recipe)
         #: Arguments of :func:`pyro_copula.fit` that the recipe sets.
@@ -183,13 +194,14 @@ class CopulaGNN(Parameters):
             model.features.shape[1],
             model.family.out_channels,
             num_own=model.feature_maker.num_outcomes,
-            **model._some("hidden_channels", "num_layers", "dropout", "linear_skip"),
+            **model._some("hidden_channels", "num_layers", "dropout", "linear_skip", "batch_nodes"),
         )
         model.precision = make_precision(
             model.arguments["precision"],
             data.graph,
             model.feature_maker.fixed.shape[1],
             model.arguments["backend"],
+            model.arguments["batch_nodes"],
         )
         if isinstance(model.precision.module, Independent) and isinstance(
             model.family, NormalFamily

@@ -177,13 +177,16 @@ class CountFamily(MarginalFamily):
         least = int(self.shift) + (1 if self.zeros == "truncated" else 0)
         bad = y[(y < least) | (y % 1 != 0)]
         if bad.numel():
+            only_small = bool(((bad >= 0) & (bad % 1 == 0)).all())  # so that another law has them
             raise InvalidArgumentError(
                 "y",
                 f"a whole number of at least {least} at every observed node under "
                 f"marginal={self.name!r}",
-                f"{float(bad[0]):g}",
-                'Use marginal="negative_binomial" if only zeros are in the way; if these are not '
-                'counts, marginal="normal" or recipe="continuous".',
+                f"{float(bad[0]):g}, and {len(bad)} such values in all",
+                'Use marginal="negative_binomial", which has these counts too.'
+                if only_small
+                else "Correct them, or put NaN where a value is missing. If these are not counts, "
+                'use marginal="normal" or recipe="continuous".',
             )
 
     def outcome_scale(self, y: Tensor, exposure: Tensor | None = None) -> Tensor:

@@ -93,8 +93,15 @@ class NodeData:
             )
         y = y.to(torch.get_default_dtype())
         n = len(y)
-        graph = Graph.from_edge_index(_attribute(data, "edge_index"), num_nodes=n)
         x = getattr(data, "x", None)
+        if torch.is_tensor(x) and x.dim() == 2 and len(x) > n:
+            raise InvalidArgumentError(
+                "data.y",
+                f"as long as data.x, which has {len(x)} rows, one per node",
+                f"{n} values",
+                "Give every node a row and a value, NaN where the value is missing.",
+            )
+        graph = Graph.from_edge_index(_attribute(data, "edge_index"), num_nodes=n)
         x = torch.zeros(n, 0) if x is None else _checked_features(x, n)
         y = _checked_values(y, observed)
         return cls(x, graph, y, _checked_exposure(data, exposure, n))
@@ -107,7 +114,9 @@ def _attribute(data: Any, name: str) -> Tensor:
             "data",
             f"a PyTorch Geometric Data with a tensor `{name}`",
             "none" if value is None else type(value).__name__,
-            f"Set data.{name}.",
+            f"Set data.{name}."
+            if value is None
+            else f"Make it a tensor of numbers: data.{name} = torch.as_tensor(data.{name}).",
         )
     return value
 
@@ -142,7 +151,7 @@ def _checked_values(y: Tensor, observed: Tensor | None) -> Tensor:
                 "observed",
                 f"boolean of shape ({len(y)},)",
                 f"{observed.dtype} of shape {tuple(observed.shape)}",
-                "Pass a mask such as data.train_mask.",
+                _advice_on_mask(observed, len(y)),
             )
         y = y.masked_fill(~observed, torch.nan)
     infinite = torch.isinf(y)
@@ -161,6 +170,15 @@ def _checked_values(y: Tensor, observed: Tensor | None) -> Tensor:
             "A fit needs values to learn from; NaN in y counts as missing.",
         )
     return y
+
+
+def _advice_on_mask(observed: Tensor, n: int) -> str:
+    """What to do about a mask that is none."""
+    if observed.dtype == torch.bool:
+        return "Give every node an entry, also those whose value is NaN."
+    if observed.shape == (n,) and bool(((observed == 0) | (observed == 1)).all()):
+        return "Pass observed.bool()."
+    return f"Numbers of nodes become a mask by torch.isin(torch.arange({n}), numbers)."
 
 
 def _checked_exposure(data: Any, name: str | None, n: int) -> Tensor | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 from .continuous_families import (
     GammaFamily,
     LogNormalFamily,
@@ -75,7 +76,11 @@ def make_family(marginal: Any) -> MarginalFamily:
             f'"auto", one of {sorted(FAMILIES)}, a dictionary {{"family": one of them, ...}}, or '
             "a MarginalFamily",
             repr(marginal),
-            'Use marginal="normal" for real values and "negative_binomial" for counts.',
+            did_you_mean(
+                name,
+                FAMILIES,
+                'Use marginal="normal" for real values and "negative_binomial" for counts.',
+            ),
         )
     reason = options.pop("reason", "")
     try:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 from ..graph import Graph
+from ..linalg import Iterative
 from ..precision import (
     CARPrecision,
     EdgeRegressionPrecision,
@@ -85,7 +87,11 @@ PRECISIONS: dict[str, Callable[..., nn.Module]] = {
 
 
 def make_precision(
-    precision: str | nn.Module | Any, graph: Graph, in_channels: int, backend: str
+    precision: str | nn.Module | Any,
+    graph: Graph,
+    in_channels: int,
+    backend: str | Iterative,
+    batch_edges: int | None = None,
 ) -> PrecisionPart:
     """The precision of a model, from its name, a dictionary, a module, or a function of the graph.
 
@@ -95,6 +101,7 @@ def make_precision(
         graph: The graph.
         in_channels: The number of features.
         backend: How to factor.
+        batch_edges: Of an edge regression.
 
     Example:
         >>> graph = Graph.from_edges([(0, 1), (1, 2)])
@@ -107,6 +114,8 @@ def make_precision(
     if callable(precision):
         return PrecisionPart(precision(graph))
     name, options = read_precision(precision)
+    if name == "edge_regression" and batch_edges is not None:
+        options = {"batch_edges": batch_edges, **options}
     try:
         module = PRECISIONS[name](graph, in_channels, backend=backend, **options)
     except TypeError as error:
@@ -125,6 +134,6 @@ def read_precision(precision: Any) -> tuple[str, dict[str, Any]]:
             "precision",
             f"one of {sorted(PRECISIONS)} or a module that returns a SparsePrecision",
             repr(precision),
-            'Use precision="normalized_adjacency".',
+            did_you_mean(name, PRECISIONS, 'Use precision="normalized_adjacency".'),
         )
     return name, options

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 
 
 class _Default:
@@ -151,7 +152,11 @@ def find_recipe(name: str | None) -> Recipe:
             "recipe",
             f"one of {sorted(RECIPES)} or None",
             repr(name),
-            'Use recipe="continuous" for real values and recipe="counts" for counts.',
+            did_you_mean(
+                name,
+                RECIPES,
+                'Use recipe="continuous" for real values and recipe="counts" for counts.',
+            ),
         )
     return RECIPES[name]
 

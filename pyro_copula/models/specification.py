@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..batches import check_size
 from ..distributions.exact import check_particles
 from ..distributions.scores import check_rule
 from ..errors import InvalidArgumentError
+from ..linalg import Iterative
+from ..nn.backbones import check_backbone
 from .families import make_family
 from .mixed_family import MixedFamily
 from .precisions import read_precision
@@ -22,6 +25,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
         make_family(arguments["marginal"])
     if not callable(arguments["precision"]):
         read_precision(arguments["precision"])
+    if isinstance(arguments["backbone"], str):
+        check_backbone(arguments["backbone"])
     for name in ("hidden_channels", "num_layers"):
         value = arguments[name]
         if not isinstance(value, int) or value < 1:
@@ -35,6 +40,7 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
         value = arguments[name]
         if value is not None and not (isinstance(value, float | int) and value > 0):
             raise InvalidArgumentError(name, "a positive number or None", repr(value), "Use None.")
+    check_size("batch_nodes", arguments["batch_nodes"])
     _check_discrete(arguments["discrete"], arguments["num_particles"])
 
 
@@ -63,6 +69,8 @@ def specification(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(result["precision"], str):
         given = result["precision"]
         result["precision"] = dict(given) if isinstance(given, Mapping) else OWN
+    if isinstance(result["backend"], Iterative):
+        result["backend"] = result["backend"].changed()
     priors = {name: describe_prior(prior) for name, prior in (result["priors"] or {}).items()}
     result["priors"] = OWN if OWN in priors.values() else priors
     return result

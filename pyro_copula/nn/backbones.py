@@ -15,11 +15,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
+from ..batches import even_batches, in_batches
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
+from .incoming import Incoming
 from .products import NeighbourProduct, mean_weights, normalised_weights
 from .skips import LinearSkip, OwnColumns
+
+#: The output of a layer at some of the nodes.
+Rows = Callable[[slice], Tensor]
 
 
 class Linear(nn.Module):
@@ -49,7 +56,11 @@ class Linear(nn.Module):
 
 
 class _Layered(nn.Module):
-    """Layers with a ReLU and dropout between them."""
+    """Layers with a ReLU and dropout between them.
+
+    With ``batch_nodes`` a layer that would keep more than it gives, for its derivatives, is applied
+    to so many nodes at a time. Dropout is then drawn batch by batch: other numbers of the same law.
+    """
 
     def __init__(
         self,
@@ -59,8 +70,10 @@ class _Layered(nn.Module):
         hidden_channels: int = 16,
         num_layers: int = 2,
         dropout: float = 0.0,
+        batch_nodes: int | None = None,
     ) -> None:
         super().__init__()
+        self.batch_nodes = batch_nodes
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         last = len(widths) - 2
         self.layers = nn.ModuleList(
@@ -73,26 +86,39 @@ class _Layered(nn.Module):
         """One layer of the network."""
         raise NotImplementedError
 
-    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-        """The output of one layer."""
-        return layer(x, edge_index)
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        """A function that gives the output of one layer at some of the nodes."""
+        raise NotImplementedError
 
     def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """What goes into the last layer, ``(num_nodes, hidden_channels)``."""
         for layer in self.layers[:-1]:
-            x = self.dropout(self.apply_layer(layer, x, edge_index).relu())
+            batches = self.batches(x, edge_index, self.batch_nodes)
+            x = self._hidden_layer(self.layer_rows(layer, x, edge_index), batches)
         return x
 
-    def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
-        """The last layer applied to what :meth:`hidden` gives."""
-        return self.apply_layer(self.layers[-1], hidden, edge_index)
+    def _hidden_layer(self, rows: Rows, batches: list[slice]) -> Tensor:
+        return in_batches(lambda nodes: self.dropout(rows(nodes).relu()), batches)
+
+    def batches(self, x: Tensor, edge_index: Tensor, size: int | None) -> list[slice]:
+        """The nodes in batches of at most that size; all at once where that takes no more."""
+        return [slice(0, len(x))]
+
+    def last(self, hidden: Tensor, edge_index: Tensor, *, batch_nodes: int | None = None) -> Tensor:
+        """The last layer applied to what :meth:`hidden` gives.
+
+        Batches are made again with the weights that the module holds then. So there are none
+        unless asked for: this method is also called with other weights in place of them.
+        """
+        rows = self.layer_rows(self.layers[-1], hidden, edge_index)
+        return in_batches(rows, self.batches(hidden, edge_index, batch_nodes))
 
     def last_modules(self) -> list[nn.Module]:
         """The modules that make up the last layer."""
         return [self.layers[-1]]
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.last(self.hidden(x, edge_index), edge_index)
+        return self.last(self.hidden(x, edge_index), edge_index, batch_nodes=self.batch_nodes)
 
 
 class MLP(_Layered):
@@ -101,8 +127,8 @@ class MLP(_Layered):
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return nn.Linear(in_channels, out_channels)
 
-    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-        return layer(x)
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        return lambda nodes: layer(x[nodes])
 
 
 class GCN(_Layered):
@@ -115,8 +141,9 @@ class GCN(_Layered):
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return GCNConv(in_channels, out_channels)
 
-    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.product(layer.lin(x), edge_index) + layer.bias
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        mapped = layer.lin(x)  # of all nodes, once: it has no more columns than the output
+        return lambda nodes: self.product(mapped, edge_index, nodes) + layer.bias
 
 
 class SAGE(_Layered):
@@ -129,15 +156,50 @@ class SAGE(_Layered):
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return SAGEConv(in_channels, out_channels)
 
-    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-        return layer.lin_l(self.product(x, edge_index)) + layer.lin_r(x)
+    def batches(self, x: Tensor, edge_index: Tensor, size: int | None) -> list[slice]:
+        """Batches at the features, whose means over neighbours need not be kept.
+
+        Behind a layer with weights, every batch would have a gradient in all nodes.
+        """
+        return even_batches(len(x), None if x.requires_grad else size)
+
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        return lambda nodes: layer.lin_l(self.product(x, edge_index, nodes)) + layer.lin_r(x[nodes])
 
 
 class GAT(_Layered):
     """Attention over neighbours, one head (Velickovic et al., 2018)."""
 
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.incoming = Incoming()
+
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return GATConv(in_channels, out_channels)
+
+    def batches(self, x: Tensor, edge_index: Tensor, size: int | None) -> list[slice]:
+        """Batches with no more edges than the mean number, for there is a message on each."""
+        if size is None or size >= len(x):
+            return [slice(0, len(x))]
+        return self.incoming.batches(edge_index, len(x), size)
+
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        if self.batch_nodes is None:
+            return lambda nodes: layer(x, edge_index)
+        mapped = layer.lin(x)  # of all nodes, once
+        sent, heard = ((mapped * a.view(-1)).sum(-1) for a in (layer.att_src, layer.att_dst))
+
+        def rows(nodes: slice) -> Tensor:
+            source, target = self.incoming(nodes, edge_index, len(x))
+            count = nodes.stop - nodes.start
+            score = leaky_relu(sent[source] + heard[nodes][target], layer.negative_slope)
+            weight = self.incoming.softmax(score, target, count)
+            message = weight.unsqueeze(-1) * mapped[source]
+            return message.new_zeros(count, message.shape[1]).index_add(0, target, message) + (
+                layer.bias
+            )
+
+        return rows
 
 
 class APPNPNet(MLP):
@@ -150,9 +212,9 @@ class APPNPNet(MLP):
         super().__init__(in_channels, out_channels, **options)
         self.product = NeighbourProduct(normalised_weights)
 
-    def last(self, hidden: Tensor, edge_index: Tensor) -> Tensor:
+    def last(self, hidden: Tensor, edge_index: Tensor, *, batch_nodes: int | None = None) -> Tensor:
         """The last layer, and then the propagation, which has no weights."""
-        start = state = super().last(hidden, edge_index)
+        start = state = super().last(hidden, edge_index, batch_nodes=batch_nodes)
         for _ in range(10):
             state = 0.9 * self.product(state, edge_index) + 0.1 * start
         return state
@@ -184,8 +246,9 @@ class PublishedSAGE(GCN):
     def make_layer(self, in_channels: int, out_channels: int, *, last: bool) -> nn.Module:
         return _ConvolutionAndLinear(in_channels, out_channels, concatenate=not last)
 
-    def apply_layer(self, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
-        return layer.join(super().apply_layer(layer.convolution, x, edge_index), x)
+    def layer_rows(self, layer: Any, x: Tensor, edge_index: Tensor) -> Rows:
+        convolved = super().layer_rows(layer.convolution, x, edge_index)
+        return lambda nodes: layer.join(convolved(nodes), x[nodes])
 
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
@@ -202,6 +265,17 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
 GRAPHLESS = ("linear", "mlp")
 
 
+def check_backbone(name: str) -> None:
+    """Raises the error that lists the names, if this is none of them."""
+    if name not in BACKBONES:
+        raise InvalidArgumentError(
+            "backbone",
+            f"one of {sorted(BACKBONES)} or a module (x, edge_index) -> (n, out_channels)",
+            repr(name),
+            did_you_mean(name, BACKBONES, 'Use backbone="sage".'),
+        )
+
+
 def make_backbone(
     backbone: str | nn.Module | Callable[..., nn.Module],
     in_channels: int,
@@ -212,6 +286,7 @@ def make_backbone(
     dropout: float = 0.0,
     linear_skip: bool = False,
     num_own: int = 0,
+    batch_nodes: int | None = None,
 ) -> nn.Module:
     """Makes a backbone from its name, or checks and returns the module given.
 
@@ -226,6 +301,8 @@ def make_backbone(
         linear_skip: Whether a linear regression on the features is added.
         num_own: The number of last features that must stay at their nodes, because they depend on
             the values of neighbours; see :class:`OwnColumns`.
+        batch_nodes: Layers that would keep more than they give (the first of ``"sage"``, all of
+            ``"gat"``) are applied to so many nodes at a time, in less memory; None for all.
 
     Example:
         >>> make_backbone("linear", 3, 1)
@@ -242,18 +319,20 @@ def make_backbone(
             num_layers=num_layers,
             dropout=dropout,
             linear_skip=linear_skip,
+            batch_nodes=batch_nodes,
         )
         return OwnColumns(inner, num_own, out_channels)
+    if batch_nodes is not None and not isinstance(backbone, str):
+        raise InvalidArgumentError(
+            "batch_nodes",
+            "None for a backbone of your own, whose layers are not known here",
+            repr(batch_nodes),
+            f"Use one by name, of {sorted(BACKBONES)}, or divide the nodes inside your module.",
+        )
     if isinstance(backbone, nn.Module):
         module = backbone
     elif isinstance(backbone, str):
-        if backbone not in BACKBONES:
-            raise InvalidArgumentError(
-                "backbone",
-                f"one of {sorted(BACKBONES)} or a module (x, edge_index) -> (n, out_channels)",
-                repr(backbone),
-                'Use backbone="sage".',
-            )
+        check_backbone(backbone)
         _check_some_features(backbone, in_channels, linear_skip)
         module = BACKBONES[backbone](
             in_channels,
@@ -261,6 +340,7 @@ def make_backbone(
             hidden_channels=hidden_channels,
             num_layers=num_layers,
             dropout=dropout,
+            batch_nodes=batch_nodes,
         )
     elif callable(backbone) and len(inspect.signature(backbone).parameters) >= 2:
         module = backbone(in_channels, out_channels)

@@ -39,15 +39,27 @@ class NeighbourProduct:
         self._weights = weights
         self._edge_index = torch.zeros(2, 0, dtype=torch.long)
         self._matrices: tuple[Any, Any] | None = None
+        self._parts: dict[tuple[int, int], tuple[Any, Any]] = {}
 
-    def __call__(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, edge_index: Tensor, nodes: slice | None = None) -> Tensor:
         """The product.
 
         Args:
             x: Shape ``(num_nodes, channels)``.
             edge_index: Messages go from ``edge_index[0]`` to ``edge_index[1]``.
+            nodes: The nodes at which it is wanted; all of them by default.
+
+        Returns:
+            Shape ``(len(nodes), channels)``.
         """
-        return _Product.apply(x, *self._made(edge_index, len(x), x.detach().numpy().dtype))
+        matrices = self._made(edge_index, len(x), x.detach().numpy().dtype)
+        if nodes is not None and (nodes.start, nodes.stop) != (0, len(x)):
+            key = nodes.start, nodes.stop
+            if key not in self._parts:
+                part = matrices[0][nodes]
+                self._parts[key] = part, part.T
+            matrices = self._parts[key]
+        return _Product.apply(x, *matrices)
 
     def _made(self, edge_index: Tensor, num_nodes: int, dtype: Any) -> tuple[Any, Any]:
         """The matrix and its transpose."""
@@ -61,6 +73,7 @@ class NeighbourProduct:
         matrix = scipy.sparse.csr_array(entries, shape=(num_nodes, num_nodes))
         self._edge_index = edge_index.clone()  # a copy, in case the caller's is changed in place
         self._matrices = matrix, matrix.T.tocsr()
+        self._parts = {}
         return self._matrices
 
     def __repr__(self) -> str:

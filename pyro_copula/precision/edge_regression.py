@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from ..batches import check_size, even_batches, in_batches
 from ..errors import InvalidArgumentError
 from ..graph import Graph
+from ..linalg import Iterative
 from ..scalars import Positive
 from .sparse_precision import SparsePrecision
 
@@ -34,6 +36,8 @@ class EdgeRegressionPrecision(nn.Module):
             which forces unit-scale residuals on normal marginals; a copula with free marginals
             does not depend on it.
         backend: Passed to :class:`SparsePrecision`.
+        batch_edges: The network is applied to so many edges at a time: the same weights and
+            gradients in less memory; None for all at once.
 
     Example:
         >>> graph = Graph.from_edges([(0, 1), (1, 2)])
@@ -54,7 +58,8 @@ class EdgeRegressionPrecision(nn.Module):
         symmetric: bool = True,
         scale: float = 1.0,
         learn_scale: bool = True,
-        backend: str = "auto",
+        backend: str | Iterative = "auto",
+        batch_edges: int | None = None,
     ) -> None:
         super().__init__()
         if in_channels < 1:
@@ -68,6 +73,7 @@ class EdgeRegressionPrecision(nn.Module):
         self.in_channels = in_channels
         self.symmetric = symmetric
         self.backend = backend
+        self.batch_edges = check_size("batch_edges", batch_edges)
         self.network = nn.Sequential(
             nn.Linear(2 * in_channels, hidden_channels), nn.ReLU(), nn.Linear(hidden_channels, 1)
         )
@@ -83,11 +89,16 @@ class EdgeRegressionPrecision(nn.Module):
             The weights, in the order of ``graph.edges``.
         """
         check_features(x, (self.graph.num_nodes, self.in_channels))
-        first, second = x[self.graph.rows], x[self.graph.cols]  # (num_edges, in_channels)
-        score = self.network(torch.cat([first, second], dim=-1))
-        if self.symmetric:
-            score = (score + self.network(torch.cat([second, first], dim=-1))) / 2
-        return softplus(score.squeeze(-1))
+        rows, cols = self.graph.rows, self.graph.cols
+
+        def weights(edges: slice) -> Tensor:
+            first, second = x[rows[edges]], x[cols[edges]]  # (len(edges), in_channels)
+            score = self.network(torch.cat([first, second], dim=-1))
+            if self.symmetric:
+                score = (score + self.network(torch.cat([second, first], dim=-1))) / 2
+            return softplus(score.squeeze(-1))
+
+        return in_batches(weights, even_batches(self.graph.num_edges, self.batch_edges))
 
     def forward(self, x: Tensor, scale: Tensor | float | None = None) -> SparsePrecision:
         """The precision for these features.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..graph import Graph
+from ..linalg import Iterative
 from ..scalars import Correlation, Positive
 from .sparse_precision import SparsePrecision
 
@@ -48,7 +49,7 @@ class LaplacianPrecision(nn.Module):
         tau: float = 1.0,
         gamma: float = 0.1,
         learnable: bool = True,
-        backend: str = "auto",
+        backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
         self.graph = graph
@@ -110,7 +111,7 @@ class NormalizedAdjacencyPrecision(nn.Module):
         alpha: float = 0.7615941559557649,
         beta: float = 1.0,
         learnable: bool = True,
-        backend: str = "auto",
+        backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
         self.graph = graph
@@ -178,7 +179,7 @@ class CARPrecision(nn.Module):
         rho: float = 0.9,
         tau: float = 1.0,
         learnable: bool = True,
-        backend: str = "auto",
+        backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
         self.graph = graph

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..graph import Graph
+from ..linalg import Iterative
 from ..scalars import Positive
 from .edge_regression import check_features
 from .sparse_precision import SparsePrecision
@@ -49,7 +50,7 @@ class WeightedLaplacianPrecision(nn.Module):
         hidden_channels: int = 16,
         strength: float = 3.0,
         scale: float = 1.0,
-        backend: str = "auto",
+        backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
         self.graph = graph

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from .beta import betainc, betainc_logit, betaincinv_logit, log_betainc, log_betainc_logit
+from .beta import (
+    betainc,
+    betainc_logit,
+    betaincinv_logit,
+    log_beta_weight,
+    log_betainc,
+    log_betainc_logit,
+)
 from .gamma import (
     gammainc,
     gammaincc,
     gammainccinv,
     gammaincinv,
     log_gamma_tail,
+    log_gamma_weight,
     log_gammainc,
     log_gammaincc,
 )
@@ -22,9 +30,11 @@ __all__ = [
     "gammaincc",
     "gammainccinv",
     "gammaincinv",
+    "log_beta_weight",
     "log_betainc",
     "log_betainc_logit",
     "log_gamma_tail",
+    "log_gamma_weight",
     "log_gammainc",
     "log_gammaincc",
     "log_ndtr",

@@ -28,7 +28,8 @@ def promote(*arguments: Tensor | float) -> tuple[list[Tensor], torch.dtype]:
         dtype = floating[0]
         for other in floating[1:]:
             dtype = torch.promote_types(dtype, other)
-    wide = [torch.as_tensor(x, device=device).to(torch.float64) for x in arguments]
+    # In one step: a number that becomes a tensor of the default dtype first may lose its digits.
+    wide = [torch.as_tensor(x, device=device, dtype=torch.float64) for x in arguments]
     return list(torch.broadcast_tensors(*wide)), dtype
 
 

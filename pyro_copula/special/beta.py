@@ -19,6 +19,10 @@ from torch import Tensor
 
 from ..first_order import first_order_only, no_second_order
 from .autograd import promote, to_flat, to_numpy, to_tensor
+from .gamma import digamma_minus_log
+
+# Above it, digamma(a + b) - digamma(a) is a difference of large numbers.
+_LARGE = 10.0
 
 
 class _LogWeight(torch.autograd.Function):
@@ -27,7 +31,7 @@ class _LogWeight(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, t: Tensor) -> Tensor:
         ctx.save_for_backward(a, b, t)
-        from .kernels import beta_log_weights  # lazy: see _log_tail
+        from .beta_kernels import beta_log_weights  # lazy: see _log_tail
 
         return to_tensor(beta_log_weights(*to_flat(*to_numpy(a, b, t))), a)
 
@@ -46,7 +50,14 @@ class _LogWeight(torch.autograd.Function):
 
 
 def _log_weight_partial(a: Tensor, b: Tensor, t: Tensor) -> Tensor:
-    return torch.nn.functional.logsigmoid(t) - torch.digamma(a) + torch.digamma(a + b)
+    gap = b * torch.sigmoid(t) - a * torch.sigmoid(-t)
+    near = (gap.abs() < 0.5 * a) & (a > _LARGE)
+    small = torch.where(near, 1.0, a)  # there the digamma functions do not cancel, or are small
+    plain = torch.nn.functional.logsigmoid(t) - torch.digamma(small) + torch.digamma(small + b)
+    large = torch.where(near, a, 1.0)
+    ratio = torch.log1p(torch.where(near, gap, 0.0) / large)
+    close = ratio - digamma_minus_log(large) + digamma_minus_log(large + b)
+    return torch.where(near, close, plain)
 
 
 def _log_tail(a: np.ndarray, b: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -57,7 +68,7 @@ def _log_tail(a: np.ndarray, b: np.ndarray, t: np.ndarray) -> np.ndarray:
     """
     # Imported here because numba takes a second to import and to load its cache, and a program
     # without beta, negative binomial or Student marginals never comes here.
-    from .kernels import beta_log_tails
+    from .beta_kernels import beta_log_tails
 
     rows = beta_log_tails(*to_flat(a, b, t))
     ends = np.isinf(t).reshape(-1)
@@ -202,6 +213,25 @@ def log_betainc_logit(a: Tensor | float, b: Tensor | float, t: Tensor | float) -
     return _LogTail.apply(*wide).to(dtype)
 
 
+def log_beta_weight(a: Tensor | float, b: Tensor | float, t: Tensor | float) -> Tensor:
+    r"""Return :math:`\log(x^a (1-x)^b / B(a, b))` at the logit ``t`` of ``x``, digits kept.
+
+    Args:
+        a: The first shape, positive.
+        b: The second shape, positive.
+        t: The logit, finite.
+
+    Returns:
+        The logarithms, of the broadcast shape and promoted dtype.
+
+    Example:
+        >>> log_beta_weight(1e15, 1e15, torch.tensor(0.0, dtype=torch.float64))
+        tensor(16.0039, dtype=torch.float64)
+    """
+    (wide_a, wide_b, wide_t), dtype = promote(a, b, t)
+    return _LogWeight.apply(wide_a, wide_b, wide_t).to(dtype)
+
+
 def betainc(a: Tensor | float, b: Tensor | float, x: Tensor | float) -> Tensor:
     r"""Return the regularised incomplete beta function :math:`I_x(a, b)`.
 
@@ -261,6 +291,6 @@ def betaincinv_logit(a: Tensor | float, b: Tensor | float, p: Tensor | float) ->
         tensor([1.0000e-30, 5.0000e-01], dtype=torch.float64)
     """
     wide, dtype = promote(a, b, p)
-    from .kernels import beta_quantiles  # lazy: see _log_tail
+    from .beta_kernels import beta_quantiles  # lazy: see _log_tail
 
     return to_tensor(beta_quantiles(*to_flat(*to_numpy(*wide))), wide[0]).to(dtype)

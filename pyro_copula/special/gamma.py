@@ -28,13 +28,17 @@ _SCIPY_MAX_SHAPE = 1e5
 _DEEP = -1e4
 
 
+# From here on four terms of the asymptotic series of the digamma function are exact.
+_SERIES = 1e3
+
+
 class _LogWeight(torch.autograd.Function):
     """log(x**a exp(-x) / Gamma(a)), exact where its terms of size a log(a) would cancel."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(a, x)
-        from .kernels import gamma_log_weights  # lazy: see _log_tail
+        from .gamma_kernels import gamma_log_weights  # lazy: see _log_tail
 
         return to_tensor(gamma_log_weights(*to_flat(*to_numpy(a, x))), a)
 
@@ -42,16 +46,31 @@ class _LogWeight(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
         a, x = ctx.saved_tensors
         grad = grad_outputs[0]
-        grad_a = grad * (torch.log(x) - torch.digamma(a)) if ctx.needs_input_grad[0] else None
+        grad_a = grad * _log_weight_partial(a, x) if ctx.needs_input_grad[0] else None
         grad_x = grad * (a - x) / x if ctx.needs_input_grad[1] else None
         return grad_a, grad_x
+
+
+def digamma_minus_log(a: Tensor) -> Tensor:
+    """Return ``digamma(a) - log(a)``, whose two terms cancel for large ``a``."""
+    square = a.square()
+    series = -0.5 / a - (1 / 12 - 1 / (120 * square)) / square
+    small = torch.where(a > _SERIES, 1.0, a)
+    return torch.where(a > _SERIES, series, torch.digamma(small) - small.log())
+
+
+def _log_weight_partial(a: Tensor, x: Tensor) -> Tensor:
+    u = (x - a) / a
+    near = u.abs() < 0.5
+    log_ratio = torch.where(near, torch.log1p(torch.where(near, u, 0.0)), x.log() - a.log())
+    return log_ratio - digamma_minus_log(a)
 
 
 def _log_tail(a: np.ndarray, x: np.ndarray, *, upper: bool | np.ndarray) -> np.ndarray:
     """Return rows: the log tail, the log of its slope in log x, and its derivative in a."""
     # Imported here because numba takes a second to import and to load its cache, and a program
     # that needs values only never comes here.
-    from .kernels import gamma_log_tails
+    from .gamma_kernels import gamma_log_tails
 
     which = np.ascontiguousarray(np.broadcast_to(upper, a.shape)).reshape(-1)
     return gamma_log_tails(*to_flat(a, x), which)
@@ -198,6 +217,26 @@ def _quantile(a: np.ndarray, p: np.ndarray, *, upper: bool) -> np.ndarray:
         point = point * np.exp(sign * (log_tail - target) * np.exp(-log_slope))
     x[wrong] = point
     return x
+
+
+def log_gamma_weight(a: Tensor | float, x: Tensor | float) -> Tensor:
+    r"""Return :math:`\log(x^a e^{-x} / \Gamma(a))` without cancellation, however large ``a``.
+
+    Args:
+        a: The shape, positive.
+        x: The argument, positive and finite.
+
+    Returns:
+        The logarithms, of the broadcast shape and promoted dtype.
+
+    Example:
+        The log density of Gamma(1e15, 1) at its mean, times that mean:
+
+        >>> log_gamma_weight(1e15, torch.tensor(1e15, dtype=torch.float64))
+        tensor(16.3504, dtype=torch.float64)
+    """
+    (wide_a, wide_x), dtype = promote(a, x)
+    return _LogWeight.apply(wide_a, wide_x).to(dtype)
 
 
 def gammainc(a: Tensor | float, x: Tensor | float) -> Tensor:

@@ -130,6 +130,11 @@ def test_draws_that_cannot_be_ranked_are_failures(draws, message):
         calibrate(normal_model, sampler=lambda model, y, seed: draws)
 
 
+def test_a_quantity_that_is_not_finite_is_a_failure():
+    with pytest.raises(CalibrationError, match="wild is not finite at the truth or at a draw"):
+        calibrate(normal_model, sampler=Conjugate(), quantities={"wild": lambda p, y: np.inf})
+
+
 def test_latent_sites_without_draws_are_not_guessed():
     def model(y=None):
         mu = pyro.sample("mu", dist.Normal(0.0, 1.0))

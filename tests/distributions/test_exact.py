@@ -362,6 +362,14 @@ def test_a_report_needs_the_exact_rule():
         copula.exact_report(torch.ones(9))
 
 
+def test_a_report_is_about_one_value():
+    _, precision = lattice(3)
+    law = dist.Poisson(torch.full((9,), 0.8))
+    copula = pc.GaussianCopula(law, precision=precision, discrete="exact")
+    with pytest.raises(InvalidArgumentError, match=r"`y` must be one value of all nodes.* 2 of"):
+        copula.exact_report(torch.zeros(2, 9))
+
+
 def test_distribution_functions_of_missing_nodes_do_not_exceed_one():
     """Rounded weights of particles may add up to more than one, and a cdf may not."""
     graph = pc.simulate.grid_graph(6, 6)

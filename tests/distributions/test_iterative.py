@@ -14,8 +14,10 @@ from scipy import stats
 
 import pyro_copula as pc
 from pyro_copula.distributions import estimates
+from pyro_copula.distributions.latent import PrecisionLatent
+from pyro_copula.errors import EstimateError
 from pyro_copula.linalg import Iterative
-from pyro_copula.testing import DenseOracle
+from pyro_copula.testing import SMALL_GRAPHS, DenseOracle
 
 #: The chance that any one test here fails without a fault.
 FAILURE_RATE = 1e-4
@@ -197,3 +199,72 @@ def test_training_follows_the_seed_of_pyro_and_evaluation_repeats_itself():
     assert run(1) != run(2)
     with torch.no_grad():
         assert run(1) == run(2)
+
+
+def with_nugget(backend, normal):
+    K = pc.NormalizedAdjacencyPrecision(graph(), backend=backend)(alpha=0.95, beta=2.0).detach()
+    if normal:
+        return pc.GraphNormal(torch.full((N,), 5.0), precision=K, nugget=0.4)
+    return pc.GaussianCopula(dist.Poisson(4 + torch.arange(N) % 7), precision=K, nugget=0.3)
+
+
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("share", [0.02, 0.6])
+def test_the_error_with_a_nugget_is_that_of_independent_seeds(share, normal):
+    y = values(share)
+    exact = float(with_nugget("dense", normal).log_prob(y))
+    laws = [with_nugget(noisy(seed, num_probes=32), normal) for seed in range(SEEDS)]
+    found = np.array([float(law.log_prob(y)) for law in laws])
+    errors = np.array([float(law.log_prob_error(y)) for law in laws])
+    # the ratio of two standard deviations, of 59 and 60 x 31 degrees of freedom: 1 +- 0.1
+    assert 0.6 < found.std(ddof=1) / np.sqrt(np.square(errors).mean()) < 1.5
+    # a gain that is estimated leaves a bias of second order, which must be below the error
+    assert abs(found.mean() - exact) < np.sqrt(np.square(errors).mean())
+    assert float(with_nugget("dense", normal).log_prob_error(y)) == 0
+
+
+def test_the_error_with_a_nugget_in_training_has_probes_of_its_own():
+    y = values(0.4)
+    family = pc.NormalizedAdjacencyPrecision(graph(), alpha=0.95, backend=Iterative(rank=3))
+    found, errors = [], []
+    for seed in range(SEEDS):
+        pyro.set_rng_seed(seed)
+        law = pc.GaussianCopula(
+            dist.Poisson(4 + torch.arange(N) % 7), precision=family(), nugget=0.3
+        )
+        found.append(float(law.log_prob(y).detach()))
+        errors.append(float(law.log_prob_error(y)))
+    assert 0.6 < np.std(found, ddof=1) / np.sqrt(np.square(errors).mean()) < 1.5
+
+
+@pytest.mark.parametrize("kind", ["copula", "normal", "copula with a nugget"])
+def test_pointwise_errors_are_those_of_independent_seeds(kind):
+    y = values(0.4)
+    observed = ~torch.isnan(y)
+
+    def law(backend):
+        if kind == "copula":
+            return copula(0.9, backend)
+        return with_nugget(backend, kind == "normal")
+
+    laws = [law(noisy(seed, num_probes=64)) for seed in range(20)]
+    found = torch.stack([each.pointwise_log_prob(y) for each in laws])[:, observed]
+    errors = torch.stack([each.pointwise_log_prob_error(y) for each in laws[:4]])
+    assert torch.equal(torch.isnan(errors[0]), ~observed)
+    # over all nodes together: ratios of standard deviations of hundreds of numbers
+    ratio = found.std(0).square().mean().sqrt() / errors[:, observed].square().mean().sqrt()
+    assert 0.6 < float(ratio) < 1.6
+    zero = law("dense").pointwise_log_prob_error(y)
+    assert float(zero[observed].abs().max()) == 0
+    assert torch.equal(torch.isnan(zero), ~observed)
+
+
+def test_halves_that_disagree_on_the_sign_of_a_variance_are_an_error():
+    """The mean of the two estimates is positive, but one of them is not."""
+    K = pc.CARPrecision(SMALL_GRAPHS["path"], backend="iterative")(rho=0.5, tau=1.0)
+    latent = PrecisionLatent(K)
+    latent.scale = lambda: torch.ones(4)
+    latent.variance_spread = lambda: torch.tensor([0.0, 0.5, 1.5, 0.0])
+    with pytest.raises(EstimateError, match=r"variance at node 2 is -0\.5 with") as caught:
+        estimates.scales(latent, 0)
+    assert caught.value.probes == K.solver.num_probes // 2

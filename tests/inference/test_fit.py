@@ -184,6 +184,7 @@ def another_graph():
         ({"observed": torch.ones(60)}, "`observed`"),
         ({"observed": torch.zeros(60, dtype=torch.bool)}, "two nodes or more"),
         ({"lr": 0.0}, "`lr` must be positive"),
+        ({"refine": "yes"}, "`refine` must be True or False"),
         ({"lr": (0.01, -1.0)}, "found -1.0"),
         ({"lr": ()}, "one learning rate at least"),
         ({"lr": "fast"}, "`lr`"),

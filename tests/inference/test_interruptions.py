@@ -11,7 +11,7 @@ from fit_examples import SHORT, example, quick_fit
 
 import pyro_copula as pc
 from pyro_copula import CopulaGNN
-from pyro_copula.errors import TrainingError
+from pyro_copula.errors import ConvergenceError, TrainingError
 from pyro_copula.inference import nuts, training
 
 
@@ -117,7 +117,9 @@ def breaking(monkeypatch, moments):
     monkeypatch.setattr(CopulaGNN, "joint", broken)
 
 
-def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch):
+@pytest.mark.filterwarnings("ignore:Encountered NaN")  # Pyro's own, by "map" and "svi"
+@pytest.mark.parametrize("method", ["mle", "map", "svi"])
+def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch, method):
     rates = []
     step = training._step
 
@@ -126,13 +128,15 @@ def test_a_loss_that_is_not_finite_sends_training_back(monkeypatch):
         step(epoch, loss, module, optimizer, *rest)
 
     monkeypatch.setattr(training, "_step", watched)
-    breaking(monkeypatch, {12, 13, 25})
-    found = quick_fit()
+    before = 0 if method == "mle" else 1  # Pyro's guide runs the model once
+    breaking(monkeypatch, {12 + before, 13 + before, 25 + before})
+    found = quick_fit(method=method)
     assert found.history.setbacks == [11, 12, 24]
     assert [math.isnan(found.history.losses[k]) for k in (10, 11, 12, 13)] == [0, 1, 1, 0]
     first = rates[0][0]
     assert [rates[k][0] / first for k in (11, 12, 13, 25)] == [1, 1 / 2, 1 / 4, 1 / 8]
     assert "3 setbacks" in repr(found.history)
+    assert "setbacks   at 3 steps" in repr(found)
     assert torch.isfinite(found.predict().mean).all()
 
 
@@ -168,6 +172,44 @@ def test_a_gradient_that_is_not_finite_sends_training_back(bad):
     assert all(math.isfinite(loss) for loss in history.losses)
     assert history.losses[4] == history.losses[2]  # from the look at step 2 again
     assert all(bool(torch.isfinite(p).all()) for p in module.parameters())
+
+
+class FailingBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ConvergenceError(0.5, 1e-4, 500)
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("moment", [0, 3])
+def test_a_solve_that_fails_sends_training_back_except_at_the_start(moment, backward):
+    module, calls = torch.nn.Linear(3, 1), []
+
+    def loss():
+        value = (module(torch.eye(3)) - 1).square().sum()
+        calls.append(1)
+        if len(calls) == moment + 1:
+            if not backward:
+                raise ConvergenceError(0.5, 1e-4, 500)
+            return FailingBackward.apply(value)
+        return value
+
+    def run():
+        optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+        schedule = pc.Schedule(max_epochs=10, check_every=2)
+        return training.train(loss, lambda: 0.0, module, optimizer, schedule, progress=False)
+
+    if moment == 0:
+        with pytest.raises(ConvergenceError):
+            run()
+        return
+    history = run()
+    assert history.setbacks == [3]
+    assert history.losses[4] == history.losses[2]  # from the look at step 2 again
 
 
 def test_a_loss_that_is_never_finite_is_an_error(monkeypatch):

@@ -11,7 +11,14 @@ from fit_examples import example, quick_fit
 from pyro.infer.mcmc.util import initialize_model
 
 import pyro_copula as pc
-from pyro_copula.errors import TrainingError
+from pyro_copula.errors import (
+    ConvergenceError,
+    CurvatureError,
+    EstimateError,
+    InvalidArgumentError,
+    NotPositiveDefiniteError,
+    TrainingError,
+)
 from pyro_copula.inference.nuts import sample_posterior
 from pyro_copula.inference.potential import Potential, locate
 
@@ -81,6 +88,55 @@ def test_a_density_that_is_zero_at_the_start_is_an_error():
     potential.y = torch.full_like(potential.y, math.inf)
     with pytest.raises(TrainingError, match="density is zero"):
         locate(potential)
+
+
+def test_a_model_without_global_parameters_is_refused():
+    data = example("poisson")
+    model = pc.CopulaGNN("linear", "poisson", "none").build(data, data.observed)
+    with pytest.raises(InvalidArgumentError, match="one with global parameters to sample"):
+        sample_posterior(model, num_draws=5, num_warmup=5, num_chains=1, seed=0)
+
+
+class _FailingBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value, error):
+        ctx.error = error
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ctx.error
+
+
+@pytest.mark.parametrize(
+    ("error", "backward"),
+    [
+        (ConvergenceError(0.5, 1e-4, 500), False),
+        (ConvergenceError(0.5, 1e-4, 500), True),
+        (CurvatureError("precision", 3, -0.1), True),
+        (NotPositiveDefiniteError("precision", 3, -0.1, "Check it."), False),
+        (EstimateError("variance", 3, -0.1, 8), False),
+    ],
+)
+def test_where_no_law_can_be_made_the_density_is_zero(monkeypatch, error, backward):
+    """A chain goes on, whichever pass fails: such a step ends in a divergence."""
+    model = built("normal")
+    evaluate, calls = Potential.__call__, []
+
+    def failing(self, u):
+        value = evaluate(self, u)
+        calls.append(1)
+        if len(calls) > 60 and len(calls) % 7 == 0:
+            if not backward:
+                raise error
+            return _FailingBackward.apply(value, error)
+        return value
+
+    monkeypatch.setattr(Potential, "__call__", failing)
+    posterior, said = sample_posterior(model, num_draws=10, num_warmup=10, num_chains=1, seed=0)
+    assert all(bool(torch.isfinite(draws).all()) for draws in posterior.values())
+    assert said["divergences"] > 0
+    assert len(calls) > 100
 
 
 #: The chance that this test fails though everything is right, from the normal law of the mean of

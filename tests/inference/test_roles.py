@@ -439,6 +439,12 @@ def test_held_out_nodes_need_values():
         pc.graph_roles(data, held_out=~data.observed, **QUICK)
 
 
+def test_a_value_that_a_model_takes_for_impossible_is_named(monkeypatch):
+    monkeypatch.setattr(role_fits, "_leave_one_out", lambda found, y: torch.full_like(y, -math.inf))
+    with pytest.raises(InvalidArgumentError, match=r"not finite at node \d+ in the model"):
+        quick_roles()
+
+
 def test_unconverged_fits_are_said():
     roles = quick_roles(folds=2, schedule=pc.Schedule(max_epochs=5))
     assert roles.unconverged == 8

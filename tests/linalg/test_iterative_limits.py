@@ -23,6 +23,7 @@ from pyro_copula.errors import (
 )
 from pyro_copula.graph import Graph
 from pyro_copula.linalg import Iterative, choose_backend, make_solver, resources
+from pyro_copula.linalg.iterative import solver as solver_module
 from pyro_copula.linalg.iterative.solver import IterativeSolver
 from pyro_copula.testing.contracts import dominant_values
 
@@ -111,6 +112,28 @@ def test_an_estimate_that_cannot_be_a_variance_is_an_error():
     solver = IterativeSolver(graph, *nearly_singular(graph, 0.9999), options)
     with pytest.raises(EstimateError, match="more probes"):
         solver.inverse_diagonal()
+
+
+def test_a_root_of_a_matrix_that_is_not_positive_definite_names_a_node():
+    graph = cycle()
+    diagonal, off = torch.ones(400), torch.full((400,), -0.3)
+    off[250:300] = -0.9  # the only nodes at fault
+    with pytest.raises(CurvatureError, match="not positive definite") as caught:
+        IterativeSolver(graph, diagonal, off).half_solve(torch.randn(400))
+    bad = set(graph.edges[250:300].reshape(-1).tolist())
+    assert caught.value.node in bad
+    assert caught.value.pivot < 0
+
+
+def test_an_estimate_that_cannot_be_a_precision_is_an_error(monkeypatch):
+    graph = cycle(40)
+    solver = IterativeSolver(graph, *nearly_singular(graph, 0.5))
+    observed = torch.arange(40) % 2 == 1
+    noisy = torch.ones(40)
+    noisy[7] = -0.25
+    monkeypatch.setattr(solver_module._Schur, "apply", lambda *arguments: noisy)
+    with pytest.raises(EstimateError, match=r"conditional precision at node 7 is -0\.25"):
+        solver.schur_diagonal(observed)
 
 
 def test_second_derivatives_are_refused():

@@ -14,6 +14,7 @@ import torch
 from marginal_laws import CONTINUOUS, DISCRETE, LAWS
 
 from pyro_copula import marginals
+from pyro_copula.errors import ParameterRangeError
 
 SCORES = [(0.0, 1.0), (1.2, 0.3), (-2.0, 0.7), (0.4, 0.9)]
 
@@ -166,3 +167,36 @@ def test_many_nodes_and_batches():
         dist.Poisson(rate.float()), torch.zeros(30).float(), torch.ones(1).float()
     )
     assert low[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("log_dispersion", [20.0, 30.0])
+def test_moments_of_much_dispersion(log_dispersion):
+    """With standard scores they are those of the law: ``mean`` and ``mean + dispersion mean^2``."""
+    dispersion = math.exp(log_dispersion)
+    law = dist.NegativeBinomial(
+        torch.tensor([1 / dispersion]), logits=torch.tensor([math.log(7.0) + log_dispersion])
+    )
+    mean, variance = marginals.score_moments(law, torch.zeros(1), torch.ones(1))
+    assert float(mean) == pytest.approx(7.0, rel=1e-6)
+    assert float(variance) == pytest.approx(7 + 49 * dispersion, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda: dist.NegativeBinomial(
+            torch.tensor([2.0, 1e-16]), logits=torch.tensor([0.0, math.log(7e16)])
+        ),
+        lambda: dist.NegativeBinomial(
+            torch.tensor([2.0, 1e-45]), logits=torch.tensor([0.0, math.log(7e45)])
+        ),
+        lambda: dist.Poisson(torch.tensor([3.0, 1e17])),
+        lambda: dist.Binomial(torch.tensor([3.0, 1e18]), probs=torch.tensor([0.5, 0.5])),
+        lambda: dist.Geometric(torch.tensor([0.5, 1e-18])),
+    ],
+    ids=["dispersion 1e16", "dispersion 1e45", "rate", "trials", "geometric"],
+)
+def test_counts_that_float64_cannot_tell_apart_are_refused(law):
+    with pytest.raises(ParameterRangeError, match=r"at node 1\.\n.*continuous law") as caught:
+        marginals.score_moments(law(), torch.zeros(2), torch.ones(2))
+    assert caught.value.argument == "marginal_dist"

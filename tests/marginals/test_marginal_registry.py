@@ -244,3 +244,15 @@ def test_transforms_that_cannot_be_inverted():
     )
     with pytest.raises(MissingCDFError, match="zero-inflated over a discrete law"):
         marginals.check_marginal(hurdle, 1)
+
+
+def test_a_cdf_that_is_announced_and_not_there():
+    class Announced(dist.Normal):
+        def cdf(self, value):
+            raise NotImplementedError
+
+        def icdf(self, value):
+            raise NotImplementedError
+
+    with pytest.raises(MissingCDFError, match="register_cdf"):
+        marginals.check_marginal(Announced(torch.zeros(2), 1.0), 2)

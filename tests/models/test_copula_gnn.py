@@ -222,6 +222,7 @@ def test_auto_says_what_it_chose(caplog):
         ({}, {"num_layers": 0}, "`num_layers`"),
         ({}, {"dropout": 1.0}, "`dropout`"),
         ({}, {"last_layer_prior": -1.0}, "`last_layer_prior`"),
+        ({}, {"discrete": "augment"}, "Latent scores are for Pyro models of your own"),
         ({}, {"priors": {"alpha": 3}}, "Pyro distribution"),
         ({}, {"priors": {"zeta": dist.Normal(0, 1)}}, "zeta"),
         ({}, {"marginal": "lognormal"}, "positive at every observed node"),
@@ -250,3 +251,20 @@ def test_data_without_features(backbone, empty):
     assert degrees.joint().mean.unique().numel() > 1
     with pytest.raises(InvalidArgumentError, match="WeightedLaplacianPrecision"):
         CopulaGNN("linear", "normal", "edge_regression").build(data)
+
+
+def test_a_mask_that_is_no_mask():
+    data = example("counts")
+    for observed in (torch.arange(40), torch.ones(39, dtype=torch.bool)):
+        with pytest.raises(InvalidArgumentError, match=r"`observed` must be boolean of sh"):
+            CopulaGNN("linear", "poisson").build(data, observed)
+
+
+def test_a_precision_of_ones_own_must_return_one():
+    class Wrong(torch.nn.Module):
+        def forward(self):
+            return torch.eye(40)
+
+    model = CopulaGNN("linear", "poisson", lambda graph: Wrong()).build(example("counts"))
+    with pytest.raises(InvalidArgumentError, match="returns a SparsePrecision, but found Tensor"):
+        model.joint()

@@ -18,6 +18,7 @@ GAMMA = ["gammainc", "gammaincc", "log_gammainc", "log_gammaincc"]
 BETA = ["betainc_logit", "log_betainc_logit", "betainc", "log_betainc"]
 INVERSES = ["gammaincinv", "gammainccinv", "betaincinv_logit"]
 ARITY = dict.fromkeys(GAMMA, 2) | dict.fromkeys(BETA, 3)
+ARITY |= {"log_gamma_weight": 2, "log_beta_weight": 3}
 ARITY |= {"gammaincinv": 2, "gammainccinv": 2, "betaincinv_logit": 3}
 
 
@@ -41,6 +42,15 @@ def test_dtype_is_promoted_and_the_work_done_in_float64(name):
     assert numbers.dtype == torch.float32
     counts = function(torch.tensor([1, 2]), *(x.float() for x in inputs[1:]))
     assert counts.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ARITY)
+def test_numbers_keep_their_digits_whatever_the_default_dtype(name):
+    function, n = getattr(special, name), ARITY[name]
+    last = torch.tensor(0.3)
+    exact = function(*[torch.tensor(0.1)] * (n - 1), last)
+    torch.set_default_dtype(torch.float32)  # as users have it; the fixture sets it back
+    assert function(*[0.1] * (n - 1), last) == exact
 
 
 @pytest.mark.parametrize("name", ARITY)

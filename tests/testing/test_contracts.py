@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyro.distributions as dist
 import pytest
 import torch
 from laws import LAWS
 
 import pyro_copula as pc
+from pyro_copula.errors import InvalidArgumentError
 from pyro_copula.linalg import DenseSolver
 from pyro_copula.testing import SMALL_GRAPHS, check_marginal_law, check_solver
 from pyro_copula.testing.contracts import dominant_values
+from pyro_copula.testing.rectangle import rectangle_probability
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -60,3 +63,9 @@ def test_a_backend_is_checked(graph, batch):
     check_solver(DenseSolver, graph, values)
     with pytest.raises(AssertionError, match="wrong logdet"):
         check_solver(Wrong, graph, values)
+
+
+def test_the_rectangle_rule_says_how_many_nodes_it_takes():
+    for n, size in ((13, 13), (2, 3)):
+        with pytest.raises(InvalidArgumentError, match=r"shape \(n, n\) with n from 1 to 12"):
+            rectangle_probability(np.eye(size), np.zeros(n), np.ones(n))

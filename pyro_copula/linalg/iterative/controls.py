@@ -16,6 +16,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from ...crew import Crew
 from ...errors import CurvatureError
 from . import kernels
 from .operator import Operator
@@ -38,6 +39,7 @@ class Control:
         rank: The number of eigenvectors.
         dtype: Of the eigenvectors.
         generator: The random numbers of the first block.
+        crew: The processes that share the loops over pairs of edges.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Control:
         rank: int,
         dtype: np.dtype | type,
         generator: np.random.Generator,
+        crew: Crew,
     ) -> None:
-        self.operator = operator
+        self.operator, self.crew = operator, crew
         found = Spectrum(operator, rank, dtype, generator)
         self._fit(found)
         for _ in range(_REFINEMENTS):
@@ -86,10 +89,25 @@ class Control:
         """``S^2`` and ``S^3`` on the pattern and the trace of ``S^4``."""
         op = self.operator
         size = op.num_nodes + op.graph.num_edges
-        square, cube = np.zeros(size), np.zeros(size)
-        rows = op.rows(np.float64)
-        trace = kernels.powers(op.pointer, op.neighbour, op.edge, rows, square, cube)
-        return square, cube, float(trace)
+        pattern = op.pointer, op.neighbour, op.edge, op.rows(np.float64)
+
+        def work() -> list[np.ndarray]:
+            square, cube = np.zeros(size), np.zeros(size)
+            trace = kernels.powers(*pattern, *self._row_range(), square, cube)
+            return [square, cube, np.array([trace])]
+
+        square, cube, trace = self.crew.sum(work)
+        return square, cube, float(trace[0])
+
+    def _row_range(self) -> tuple[int, int]:
+        """The rows of this process in a loop over pairs of edges: the same work for each."""
+        n, size = self.operator.num_nodes, self.crew.size
+        if size == 1:
+            return 0, n
+        done = self.operator.wedges_before
+        ends = np.searchsorted(done, done[-1] * np.arange(1, size) / size)
+        bounds = [0, *ends.tolist(), n]
+        return bounds[self.crew.rank], bounds[self.crew.rank + 1]
 
     def log_trace(self) -> float:
         """The trace of ``c(S) + U diag(h) U'``."""
@@ -119,30 +137,37 @@ class Control:
         c0, c1 = np.append(self.linear, 0.0)[:2]
         result = np.zeros(n + op.graph.num_edges)
         if c1 != 0:
-            rows = op.rows(np.float64)
-            kernels.sandwich(op.pointer, op.neighbour, op.edge, rows, weight, result)
-            result *= c1**2
+            pattern = op.pointer, op.neighbour, op.edge, op.rows(np.float64)
+
+            def work() -> list[np.ndarray]:
+                part = np.zeros_like(result)
+                kernels.sandwich(*pattern, *self._row_range(), weight, part)
+                return [part]
+
+            result = c1**2 * self.crew.sum(work)[0]
         result[:n] += c0**2 * weight
         result[n:] += c0 * c1 * (weight[i] + weight[j]) * op.edges
-        image = weight[:, None] * self.vectors.astype(np.float64)
-        left = c0 * image + c1 * op.product(image)
+        dtype = self.vectors.dtype.type
+        image = weight[:, None].astype(dtype) * self.vectors
+        left = dtype(c0) * image + dtype(c1) * op.product(image)
         self._add_sandwich(result, left, image, self.linear_top)
         return result
 
     def pattern_sandwich(self, direction: np.ndarray) -> np.ndarray:
         """``Q G Q`` on the pattern, ``Q`` of :meth:`apply_constant` and ``G`` any values there."""
         c0 = float(self.constant[0])
-        image = self.operator.pattern_product(direction, self.vectors.astype(np.float64))
+        image = self.operator.pattern_product(direction, self.vectors)
         result = c0**2 * direction
-        self._add_sandwich(result, c0 * image, image, self.constant_top)
+        self._add_sandwich(result, self.vectors.dtype.type(c0) * image, image, self.constant_top)
         return result
 
     def _add_sandwich(
         self, result: np.ndarray, left: np.ndarray, image: np.ndarray, top: np.ndarray
     ) -> None:
         """Adds ``B h U' + U h B' + U h (U'GU) h U'``, with ``left`` B and ``image`` G U."""
-        u = self.vectors.astype(np.float64)
-        left = 2 * left * top + u @ (top[:, None] * (u.T @ image) * top)
+        u, dtype = self.vectors, self.vectors.dtype
+        inner = top[:, None] * (u.T @ image).astype(np.float64) * top
+        left = left * (2 * top).astype(dtype) + u @ inner.astype(dtype)
         kernels.outer(*self.operator.ends, np.ascontiguousarray(left), u, 1.0, result)
 
     def _add_low_rank(self, result: np.ndarray, top: np.ndarray) -> None:

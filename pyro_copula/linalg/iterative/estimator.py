@@ -12,13 +12,14 @@ and for the derivative of the inverse, with ``y = (I - S)^-1 G z`` and ``Q ~ (I 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 
+from ...crew import present_crew
 from . import kernels
 from .conjugate_gradients import Solution, solve
 from .controls import Control, Powers
@@ -38,9 +39,9 @@ class Averages:
     Attributes:
         logdet: The log determinant as every probe estimates it, (probes,).
         inverse: The inverse on the pattern, ``(num_nodes + num_edges,)``.
-        diagonal: The diagonal of the inverse as every probe estimates it, float32 of shape
-            ``(num_nodes, probes)``.
-        solutions: The blocks of solutions, if they were to be kept.
+        diagonal: The diagonal of the inverse as every probe of this process's share estimates
+            it, float32 of shape ``(num_nodes, share)``.
+        solutions: The blocks of solutions of the share, if they were to be kept.
     """
 
     logdet: np.ndarray
@@ -52,6 +53,9 @@ class Averages:
 class Estimator:
     """What the iterative engine knows of one matrix.
 
+    In a crew of several processes each works on its share of the probes; what is public here is
+    made of all probes, and the same in every process.
+
     Args:
         operator: The matrix.
         options: With every default filled in.
@@ -62,35 +66,47 @@ class Estimator:
     def __init__(self, operator: Operator, options: Iterative, probes: Probes, keep: bool) -> None:
         self.operator, self.options, self.probes, self.keep = operator, options, probes, keep
         self.dtype = np.float32 if options.dtype == torch.float32 else np.float64
+        self.crew = present_crew()
+        self.share = self.crew.share(len(probes))
 
     @cached_property
     def control(self) -> Control:
         """The control variate."""
-        return Control(self.operator, self.options.rank, self.dtype, self.probes.independent())
+        generator = self.probes.independent()
+        return Control(self.operator, self.options.rank, self.dtype, generator, self.crew)
 
     @cached_property
     def averages(self) -> Averages:
         """One pass over all probes, on first use."""
         op, control, n, count = self.operator, self.control, self.num_nodes, len(self.probes)
-        logdet, solutions = np.empty(count), []
-        inverse = np.zeros(n + op.graph.num_edges)
-        diagonal = np.empty((n, count), dtype=np.float32)
-        for which, signs in self.probes.blocks():
-            z = signs.astype(self.dtype)
-            solution = self._solve(z)
-            powers = Powers(op, z)
-            logdet[which] = solution.quadrature(np.log) - control.log_forms(powers)
-            rest = solution.x - control.apply_inverse(powers)
-            del powers
-            kernels.outer(*op.ends, rest, z, 1 / count, inverse)
-            diagonal[:, which] = rest * z
-            if self.keep:
-                solutions.append(solution.x)
+        first, solutions = self.share.start, []
+        diagonal = np.empty((n, self.share.stop - first), dtype=np.float32)
+
+        def work() -> list[np.ndarray]:
+            logdet, inverse = np.zeros(count), np.zeros(n + op.graph.num_edges)
+            for which, signs in self.blocks():
+                z = signs.astype(self.dtype)
+                solution = self._solve(z)
+                powers = Powers(op, z)
+                logdet[which] = solution.quadrature(np.log) - control.log_forms(powers)
+                rest = solution.x - control.apply_inverse(powers)
+                del powers
+                kernels.outer(*op.ends, rest, z, 1 / count, inverse)
+                diagonal[:, which.start - first : which.stop - first] = rest * z
+                if self.keep:
+                    solutions.append(solution.x)
+            return [logdet, inverse]
+
+        logdet, inverse = self.crew.sum(work)
         exact = control.inverse_on_pattern()
         diagonal += exact[:n, None].astype(np.float32)
         diagonal *= (op.inverse_root**2)[:, None].astype(np.float32)
         logdet += control.log_trace() - 2 * np.log(op.inverse_root).sum()
         return Averages(logdet, op.scale_pattern(inverse + exact), diagonal, solutions)
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The probes of this process; see ``Probes.blocks``."""
+        return self.probes.blocks(self.share)
 
     @property
     def num_nodes(self) -> int:
@@ -116,14 +132,54 @@ class Estimator:
             control.pattern_sandwich(direction) if on_edges else control.sandwich(direction[:n])
         )
         solutions = self.averages.solutions
-        for number, (_, signs) in enumerate(self.probes.blocks()):
-            z = signs.astype(self.dtype)
-            b = op.pattern_product(direction, z)
-            x = solutions[number] if solutions else self.probe_solve(z)
-            kernels.outer(*op.ends, x, self.probe_solve(b), 1 / len(self.probes), result)
-            left, right = apply(Powers(op, z)), apply(Powers(op, b))
-            kernels.outer(*op.ends, left, right, -1 / len(self.probes), result)
-        return op.scale_pattern(result)
+
+        def work() -> list[np.ndarray]:
+            total = np.zeros_like(result)
+            for number, (_, signs) in enumerate(self.blocks()):
+                z = signs.astype(self.dtype)
+                b = op.pattern_product(direction, z)
+                x = solutions[number] if solutions else self.probe_solve(z)
+                kernels.outer(*op.ends, x, self.probe_solve(b), 1 / len(self.probes), total)
+                left, right = apply(Powers(op, z)), apply(Powers(op, b))
+                kernels.outer(*op.ends, left, right, -1 / len(self.probes), total)
+            return [total]
+
+        return op.scale_pattern(result + self.crew.sum(work)[0])
+
+    # ---------------------------------------------------------------- what single probes say
+
+    def diagonal_error(self) -> np.ndarray:
+        """The standard errors of the diagonal of the inverse, (num_nodes,)."""
+        each, mean, count = self.averages.diagonal, self.averages.inverse, len(self.probes)
+        centre = mean[: self.num_nodes, None].astype(np.float32)
+        (squares,) = self.crew.sum(lambda: [np.square(each - centre).sum(1, dtype=np.float64)])
+        return np.sqrt(squares / (count - 1) / count)
+
+    def diagonal_spread(self) -> np.ndarray:
+        """Half the difference of the diagonal by either half of the probes, (num_nodes,)."""
+        half = len(self.probes) // 2
+        number = np.arange(self.share.start, self.share.stop)
+        weight = (number < half).astype(float) - (number >= len(self.probes) - half)
+
+        def work() -> list[np.ndarray]:
+            total = np.zeros(self.num_nodes)
+            for column, sign in enumerate(weight):
+                total += sign * self.averages.diagonal[:, column]
+            return [total]
+
+        return self.crew.sum(work)[0] / (2 * half)
+
+    def diagonal_forms(self, rows: np.ndarray) -> np.ndarray:
+        """Weighted sums of the diagonal as every probe estimates it, ``(rows, probes)``."""
+
+        def work() -> list[np.ndarray]:
+            forms = np.zeros((len(rows), len(self.probes)))
+            forms[:, self.share] = rows @ self.averages.diagonal
+            return [forms]
+
+        return self.crew.sum(work)[0]
+
+    # ---------------------------------------------------------------- solves and draws
 
     def solve(self, rows: np.ndarray) -> np.ndarray:
         """``K^-1 b`` for right-hand sides as rows, in float64."""

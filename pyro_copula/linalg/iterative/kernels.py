@@ -2,12 +2,19 @@
 
 Blocks of vectors are ``(num_nodes, k)``, so that one row is one stretch of memory. Blocks may be
 float32; every sum over nodes is float64.
+
+On a large graph a row of a neighbour is seldom in the cache, and waiting for it is most of the
+time. So each loop asks for the rows that it will need some steps later.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 #: Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
 LOOP = {
@@ -18,16 +25,46 @@ LOOP = {
 }
 
 
+#: How many neighbours ahead a row is asked for: about the time that memory takes. A neighbour's own
+#: list of neighbours takes longer to go through, so that fewer of them are asked for.
+_AHEAD, _ROWS_AHEAD = 16, 3
+
+
+@intrinsic
+def fetch(typing: Any, array: Any, row: Any) -> Any:
+    """Asks for the row of an array to be brought to the cache; nothing is read or waited for."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, values[0])
+        stride = builder.extract_value(view.strides, 0)
+        number = values[1]
+        if number.type != stride.type:
+            number = builder.sext(number, stride.type)
+        byte = ir.IntType(8).as_pointer()
+        start = builder.bitcast(view.data, byte)
+        place = builder.gep(start, [builder.mul(stride, number)])
+        integer = ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
+        # to read (0), needed soon again (3), data and not instructions (1)
+        builder.call(function, [place, *(ir.Constant(integer, k) for k in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, row), generate
+
+
 @njit(**LOOP)
 def product(
     pointer: np.ndarray, neighbour: np.ndarray, value: np.ndarray, x: np.ndarray, y: np.ndarray
 ) -> None:
     """``y = S x``."""
     n, k = x.shape
+    end = neighbour.size - 1
     for i in range(n):
         for c in range(k):
             y[i, c] = 0
         for t in range(pointer[i], pointer[i + 1]):
+            fetch(x, neighbour[min(t + _AHEAD, end)])
             j, s = neighbour[t], value[t]
             for c in range(k):
                 y[i, c] += s * x[j, c]
@@ -40,10 +77,12 @@ def curvature(
     """``q = (I - S) p``; returns ``p'q`` of every column."""
     n, k = p.shape
     total = np.zeros(k)
+    end = neighbour.size - 1
     for i in range(n):
         for c in range(k):
             q[i, c] = p[i, c]
         for t in range(pointer[i], pointer[i + 1]):
+            fetch(p, neighbour[min(t + _AHEAD, end)])
             j, s = neighbour[t], value[t]
             for c in range(k):
                 q[i, c] -= s * p[j, c]
@@ -105,7 +144,12 @@ def outer(
             total += np.float64(left[i, c]) * np.float64(right[i, c])
         values[i] += scale * total
     half = scale / 2
+    end = rows.size - 1
     for e in range(rows.size):
+        ahead = min(e + _AHEAD, end)
+        for node in (rows[ahead], cols[ahead]):
+            fetch(left, node)
+            fetch(right, node)
         i, j = rows[e], cols[e]
         total = 0.0
         for c in range(k):
@@ -119,21 +163,29 @@ def powers(
     neighbour: np.ndarray,
     edge: np.ndarray,
     value: np.ndarray,
+    first: int,
+    last: int,
     square: np.ndarray,
     cube: np.ndarray,
 ) -> float:
     """``S^2`` and ``S^3`` on the pattern, added to zeros; returns the trace of ``S^4``.
 
-    Row by row: with ``r = S^2 e_j``, ``(S^2)_ij = r_i``, ``(S^3)_ij = sum_k S_ik r_k``, and the
-    trace is the sum of all ``r'r``. It costs little more than the sum of squared degrees.
+    Only what rows from ``first`` to before ``last`` add to them. Row by row: with ``r = S^2 e_j``,
+    ``(S^2)_ij = r_i``, ``(S^3)_ij = sum_k S_ik r_k``, and the trace is the sum of all ``r'r``. It
+    costs little more than the sum of squared degrees.
     """
     n = pointer.size - 1
     r = np.zeros(n)
     trace = 0.0
-    for j in range(n):
+    end = neighbour.size - 1
+    for j in range(first, last):
         for t in range(pointer[j], pointer[j + 1]):
+            start = pointer[neighbour[min(t + _ROWS_AHEAD, end)]]
+            fetch(neighbour, start)
+            fetch(value, start)
             k, s = neighbour[t], value[t]
             for u in range(pointer[k], pointer[k + 1]):
+                fetch(r, neighbour[min(u + _AHEAD, end)])
                 r[neighbour[u]] += s * value[u]
         square[j] = r[j]
         own = pointer[j + 1] - pointer[j]
@@ -161,21 +213,31 @@ def sandwich(
     neighbour: np.ndarray,
     edge: np.ndarray,
     value: np.ndarray,
+    first: int,
+    last: int,
     weight: np.ndarray,
     result: np.ndarray,
 ) -> None:
-    """``S diag(weight) S`` on the pattern, written to ``result``: a sum over triangles."""
+    """``S diag(weight) S`` on the pattern, written to ``result``: a sum over triangles.
+
+    Only the entries that rows from ``first`` to before ``last`` give.
+    """
     n = pointer.size - 1
     row = np.zeros(n)
-    for j in range(n):
+    end = neighbour.size - 1
+    for j in range(first, last):
         total = 0.0
         for t in range(pointer[j], pointer[j + 1]):
+            fetch(weight, neighbour[min(t + _AHEAD, end)])
             k = neighbour[t]
             row[k] = value[t] * weight[k]
             total += value[t] * row[k]
         result[j] = total
         own = pointer[j + 1] - pointer[j]
         for t in range(pointer[j], pointer[j + 1]):
+            start = pointer[neighbour[min(t + _ROWS_AHEAD, end)]]
+            fetch(neighbour, start)
+            fetch(value, start)
             i = neighbour[t]
             degree = pointer[i + 1] - pointer[i]
             if degree < own or (degree == own and i < j):

@@ -58,6 +58,13 @@ class Operator:
         degree = np.diff(self.pointer).astype(float)
         return bool((degree**2).sum() <= _MOST_WEDGES * max(degree.sum(), 1))
 
+    @cached_property
+    def wedges_before(self) -> np.ndarray:
+        """How many pairs of edges are met in rows up to each one, ``(num_nodes,)``."""
+        degree = np.diff(self.pointer)
+        total = np.append(0, np.cumsum(degree[self.neighbour]))
+        return total[self.pointer[1:]].astype(float)
+
     def on_edges(self, node: np.ndarray) -> np.ndarray:
         """The product of a number at both ends of every edge."""
         i, j = self.ends

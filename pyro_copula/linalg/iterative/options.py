@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -36,8 +38,12 @@ class Iterative:
             log density is then a smooth function of the parameters, as NUTS and L-BFGS need.
 
     Example:
-        >>> Iterative(num_probes=32, seed=1)
+        >>> import pyro_copula as pc
+        >>> pc.Iterative(num_probes=32, seed=1)
         Iterative(num_probes=32, seed=1)
+        >>> graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+        >>> pc.CARPrecision(graph, backend=pc.Iterative(num_probes=32))(rho=0.9, tau=1.0)
+        SparsePrecision(num_nodes=3, num_edges=2, backend='iterative')
     """
 
     num_probes: int | None = None
@@ -85,11 +91,26 @@ class Iterative:
             seed=self.seed,
         )
 
-    def __repr__(self) -> str:
+    def changed(self) -> dict[str, Any]:
+        """The options that are not the default, as plain values that a file can hold."""
         default = Iterative.__dataclass_fields__
-        changed = [
-            f"{name}={getattr(self, name)!r}"
-            for name in default
-            if getattr(self, name) != default[name].default
-        ]
-        return f"Iterative({', '.join(changed)})"
+        found = {k: getattr(self, k) for k in default if getattr(self, k) != default[k].default}
+        return {k: str(v) if isinstance(v, torch.dtype) else v for k, v in found.items()}
+
+    @classmethod
+    def from_changed(cls, options: Mapping[str, Any]) -> Iterative:
+        """The options that :meth:`changed` gives, as an object again."""
+        unknown = sorted(set(options) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise InvalidArgumentError(
+                "backend",
+                f"options of Iterative: {sorted(cls.__dataclass_fields__)}",
+                f"{unknown}",
+                "Drop the others.",
+            )
+        dtype = {"torch.float32": torch.float32, "torch.float64": torch.float64}
+        return cls(**{k: dtype.get(v, v) if k == "dtype" else v for k, v in options.items()})
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value}" for name, value in self.changed().items())
+        return f"Iterative({', '.join(shown)})"

@@ -34,11 +34,16 @@ class Probes:
     def __len__(self) -> int:
         return self.count
 
-    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Which of the probes, and their signs as int8 of shape ``(num_nodes, at most 16)``."""
+    def blocks(self, share: slice) -> Iterator[tuple[slice, np.ndarray]]:
+        """Which of the probes, and their signs as int8 of shape ``(num_nodes, at most 16)``.
+
+        Args:
+            share: The probes asked for.
+        """
         for number, first in enumerate(range(0, self.count, WIDTH)):
-            which = slice(first, min(first + WIDTH, self.count))
-            yield which, self.block(number)[:, : which.stop - first]
+            which = slice(max(first, share.start), min(first + WIDTH, share.stop))
+            if which.start < which.stop:
+                yield which, self.block(number)[:, which.start - first : which.stop - first]
 
     def block(self, number: int) -> np.ndarray:
         """The signs of one block."""

@@ -107,7 +107,7 @@ def inverse_root(
         beside.append(float(np.linalg.norm(image)))
         ended = beside[-1] <= 1e-12 or step + 1 == steps
         if ended or step % 5 == 4:
-            new = _root_coefficients(diagonal, beside, operator)
+            new = _root_coefficients(diagonal, beside, known, operator)
             change = float(np.linalg.norm(new - np.append(old, np.zeros(len(new) - len(old)))))
             change /= float(np.linalg.norm(new))
             old = new
@@ -121,10 +121,11 @@ def inverse_root(
 
 
 def _root_coefficients(
-    diagonal: list[float], beside: list[float], operator: Operator
+    diagonal: list[float], beside: list[float], known: np.ndarray, operator: Operator
 ) -> np.ndarray:
     matrix = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
     values, vectors = np.linalg.eigh(matrix)
     if values[0] <= 0:
-        raise CurvatureError("precision", 0, float(values[0]), operator.element)
+        node = int(np.abs(known.T @ vectors[:, 0]).argmax())
+        raise CurvatureError("precision", node, float(values[0]), operator.element)
     return vectors @ (vectors[0] / np.sqrt(values))

@@ -39,13 +39,18 @@ def schur_diagonal(whole: Estimator, block: Estimator, observed: np.ndarray) -> 
         np.add.at(squares, j, np.where(missing[i], op.edges**2, 0.0))
     reach = op.product(_spread(control.vectors, missing))
     share = c0 * squares + c1 * triangles + reach.astype(float) ** 2 @ control.linear_top
-    for _, signs in whole.probes.blocks():
-        z = np.where(observed[:, None], signs, 0).astype(dtype)
-        b = op.product(z)[missing]
-        rest = block.probe_solve(b) - control.apply_linear(Powers(block.operator, b))
-        image = op.product(_spread(rest, missing))
-        share += (z * image).sum(1, dtype=np.float64) / len(whole.probes)
-    return op.inverse_root**-2 * (1 - share)
+
+    def work() -> list[np.ndarray]:
+        total = np.zeros(whole.num_nodes)
+        for _, signs in whole.blocks():
+            z = np.where(observed[:, None], signs, 0).astype(dtype)
+            b = op.product(z)[missing]
+            rest = block.probe_solve(b) - control.apply_linear(Powers(block.operator, b))
+            image = op.product(_spread(rest, missing))
+            total += (z * image).sum(1, dtype=np.float64) / len(whole.probes)
+        return [total]
+
+    return op.inverse_root**-2 * (1 - share - whole.crew.sum(work)[0])
 
 
 def schur_gradient(
@@ -55,18 +60,23 @@ def schur_gradient(
     op, control, dtype = whole.operator, block.control, whole.dtype
     missing = ~observed
     weight = np.where(observed, weight / op.inverse_root**2, 0.0)
-    result = _known_gradient(whole, block, observed, weight)
-    for _, signs in whole.probes.blocks():
-        pairs = []
-        for factor in (np.ones_like(weight), weight):
-            z = (np.where(observed[:, None], signs, 0) * factor[:, None]).astype(dtype)
-            b = op.product(z)[missing]
-            x, known = block.probe_solve(b), control.apply_constant(Powers(block.operator, b))
-            pairs.append((z + _spread(x, missing), z + _spread(known, missing)))
-        (left, known_left), (right, known_right) = pairs
-        kernels.outer(*op.ends, left, right, 1 / len(whole.probes), result)
-        kernels.outer(*op.ends, known_left, known_right, -1 / len(whole.probes), result)
-    return op.scale_pattern(result)
+    known = _known_gradient(whole, block, observed, weight)
+
+    def work() -> list[np.ndarray]:
+        total = np.zeros_like(known)
+        for _, signs in whole.blocks():
+            pairs = []
+            for factor in (np.ones_like(weight), weight):
+                z = (np.where(observed[:, None], signs, 0) * factor[:, None]).astype(dtype)
+                b = op.product(z)[missing]
+                x, near = block.probe_solve(b), control.apply_constant(Powers(block.operator, b))
+                pairs.append((z + _spread(x, missing), z + _spread(near, missing)))
+            (left, near_left), (right, near_right) = pairs
+            kernels.outer(*op.ends, left, right, 1 / len(whole.probes), total)
+            kernels.outer(*op.ends, near_left, near_right, -1 / len(whole.probes), total)
+        return [total]
+
+    return op.scale_pattern(known + whole.crew.sum(work)[0])
 
 
 def _known_gradient(
@@ -80,7 +90,7 @@ def _known_gradient(
     result = np.zeros(n + op.graph.num_edges)
     if c0 != 0:
         rows = op.rows(np.float64)
-        kernels.sandwich(op.pointer, op.neighbour, op.edge, rows, weight, result)
+        kernels.sandwich(op.pointer, op.neighbour, op.edge, rows, 0, n, weight, result)
         result[:n][observed] = 0.0
         result[n:][~(missing[i] & missing[j])] = 0.0
         result *= c0**2

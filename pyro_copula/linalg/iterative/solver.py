@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from ...crew import present_crew
 from ...errors import EstimateError
 from ...graph import Graph
 from ..functions import Elements, PatternSolver, array_rows, on_pattern
@@ -70,7 +71,9 @@ class IterativeSolver(PatternSolver):
             return self._parent[0].seed
         if self.options.seed is not None:
             return self.options.seed
-        return int(torch.randint(2**31, ())) if self.training else _EVALUATION_SEED
+        if not self.training:
+            return _EVALUATION_SEED
+        return present_crew().agree(int(torch.randint(2**31, ())))
 
     @cached_property
     def factors(self) -> Estimators:
@@ -144,19 +147,11 @@ class IterativeSolver(PatternSolver):
 
     def inverse_diagonal_error(self) -> Tensor:
         """The standard errors of ``inverse_diagonal``, of shape ``(*batch, num_nodes)``."""
-        errors = [
-            part.averages.diagonal.std(1, ddof=1, dtype=np.float64) / self.num_probes**0.5
-            for part in self.factors.parts
-        ]
+        errors = [part.diagonal_error() for part in self.factors.parts]
         return torch.from_numpy(np.stack(errors)).reshape(self.diagonal.shape)
 
     def inverse_diagonal_spread(self) -> Tensor:
-        half = self.num_probes // 2
-        spreads = []
-        for part in self.factors.parts:
-            each = part.averages.diagonal
-            first, second = each[:, :half], each[:, self.num_probes - half :]
-            spreads.append((first.mean(1, dtype=float) - second.mean(1, dtype=float)) / 2)
+        spreads = [part.diagonal_spread() for part in self.factors.parts]
         return torch.from_numpy(np.stack(spreads)).reshape(self.diagonal.shape)
 
     def influence(self, observed: Tensor, weight: Tensor) -> Tensor:
@@ -168,7 +163,7 @@ class IterativeSolver(PatternSolver):
             logdet = part.averages.logdet
             if block is not None:
                 logdet = logdet - block.parts[element].averages.logdet
-            terms.append(logdet + samples[element] @ part.averages.diagonal)
+            terms.append(logdet + part.diagonal_forms(samples[element]))
         stacked = torch.from_numpy(np.stack(terms, 1))  # (samples, elements, probes)
         return stacked.reshape(*weight.shape[:-1], -1).movedim(-1, 0)
 
@@ -197,7 +192,9 @@ class Estimators(Elements):
         self.options = options
         assert options.num_probes is not None  # they are settled
         assert options.dtype is not None
-        blocks = 7 * WIDTH + 6 * options.rank + options.num_probes * (2 if solver.training else 1)
+        share = present_crew().share(options.num_probes)
+        kept = (share.stop - share.start) * (2 if solver.training else 1)
+        blocks = 7 * WIDTH + 6 * options.rank + kept
         needed = graph.num_nodes * blocks * options.dtype.itemsize + 80 * graph.num_edges
         check_memory(
             needed * len(self._values),

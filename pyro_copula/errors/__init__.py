@@ -1,0 +1,80 @@
+"""The errors and warnings of pyro_copula.
+
+Every error a user can cause has the same four parts, in this order: the argument, what was
+expected, what was found, and what to do about it. The parts are kept as attributes, so that a
+program can react to them without parsing text.
+"""
+
+from __future__ import annotations
+
+from .approximations import (
+    CutWarning,
+    MidpointWarning,
+    ParticleWarning,
+)
+from .arguments import (
+    GraphError,
+    InvalidArgumentError,
+    MissingCDFError,
+    ObsMaskError,
+    ParameterRangeError,
+    SupportError,
+)
+from .base import (
+    PyroCopulaError,
+    PyroCopulaWarning,
+)
+from .files import (
+    ChecksumError,
+    DatasetError,
+    DownloadError,
+    FitFileError,
+    MissingFileError,
+    OutputError,
+)
+from .numerics import (
+    ConditioningWarning,
+    ConvergenceError,
+    ConvergenceWarning,
+    CurvatureError,
+    EstimateError,
+    MemoryLimitError,
+    NotPositiveDefiniteError,
+    SecondOrderError,
+)
+from .runs import (
+    CalibrationError,
+    DistributedError,
+    TrainingError,
+)
+
+__all__ = [
+    "CalibrationError",
+    "ChecksumError",
+    "ConditioningWarning",
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "CurvatureError",
+    "CutWarning",
+    "DatasetError",
+    "DistributedError",
+    "DownloadError",
+    "EstimateError",
+    "FitFileError",
+    "GraphError",
+    "InvalidArgumentError",
+    "MemoryLimitError",
+    "MidpointWarning",
+    "MissingCDFError",
+    "MissingFileError",
+    "NotPositiveDefiniteError",
+    "ObsMaskError",
+    "OutputError",
+    "ParameterRangeError",
+    "ParticleWarning",
+    "PyroCopulaError",
+    "PyroCopulaWarning",
+    "SecondOrderError",
+    "SupportError",
+    "TrainingError",
+]

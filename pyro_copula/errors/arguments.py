@@ -1,0 +1,130 @@
+"""Errors about what a function was called with: arguments, graphs and values."""
+
+from __future__ import annotations
+
+from .base import PyroCopulaError
+
+__all__ = [
+    "GraphError",
+    "InvalidArgumentError",
+    "MissingCDFError",
+    "ObsMaskError",
+    "ParameterRangeError",
+    "SupportError",
+]
+
+
+class InvalidArgumentError(PyroCopulaError, ValueError):
+    """An argument is not what the function needs.
+
+    Args:
+        argument: The name of the argument, as the user wrote it.
+        expected: What it should have been.
+        found: What it was.
+        hint: What to do about it.
+
+    With one argument only, it is the finished message: Pyro raises an error again that way, with
+    the shapes of the trace added to the text.
+
+    Example:
+        >>> print(InvalidArgumentError("num_nodes", "a positive integer", "-3", "Pass n >= 1."))
+        `num_nodes` must be a positive integer, but found -3.
+          Pass n >= 1.
+    """
+
+    def __init__(self, argument: str, expected: str = "", found: str = "", hint: str = "") -> None:
+        self.argument = argument
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        super().__init__(
+            f"`{argument}` must be {expected}, but found {found}.\n  {hint}"
+            if expected
+            else argument
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.expected, self.found, self.hint)
+
+
+class GraphError(InvalidArgumentError):
+    """The description of a graph does not describe one.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.Graph.from_edges([(0, 5)], num_nodes=3)
+        Traceback (most recent call last):
+        GraphError: `edge_index` must be made of node numbers from 0 to 2, but found (0, 5) ...
+    """
+
+
+class ParameterRangeError(InvalidArgumentError):
+    """A parameter is at or beyond the end of its range.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))(rho=1.0, tau=1.0)
+        Traceback (most recent call last):
+        ParameterRangeError: `rho` must be strictly between -1 and 1, but found 1.
+    """
+
+
+class SupportError(InvalidArgumentError):
+    """A value lies outside the support of its node's marginal.
+
+    Args:
+        argument: The name of the argument.
+        node: The first node at fault.
+        value: Its value.
+        support: The support in words, for example ``a non-negative integer``.
+        hint: What to do about it.
+
+    Example:
+        >>> print(SupportError("y", 3, -1.0, "a non-negative integer", "Check that value."))
+        `y` must be a non-negative integer at every node, but found -1 at node 3.
+          Check that value.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        node: int = -1,
+        value: float = float("nan"),
+        support: str = "",
+        hint: str = "",
+    ) -> None:
+        self.node = node
+        self.value = value
+        self.support = support
+        expected = f"{support} at every node" if support else ""
+        super().__init__(argument, expected, f"{value:g} at node {node}", hint)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.argument, self.node, self.value, self.support, self.hint)
+
+
+class MissingCDFError(InvalidArgumentError, NotImplementedError):
+    """A marginal has no cumulative distribution function that the package knows.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> import torch
+        >>> import pyro.distributions as dist
+        >>> pc.marginals.cdf(dist.VonMises(0.0, 1.0), torch.tensor(0.5))
+        Traceback (most recent call last):
+        MissingCDFError: ...
+    """
+
+
+class ObsMaskError(InvalidArgumentError):
+    """A node mask was given where Pyro expects a batch mask.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> import torch
+        >>> import pyro.distributions as dist
+        >>> K = pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))(rho=0.9, tau=1.0)
+        >>> pc.GraphNormal(torch.zeros(2), K).mask(torch.tensor([True, False]))
+        Traceback (most recent call last):
+        ObsMaskError: `mask` must be broadcastable to the batch shape (), but found shape (2,).
+    """
