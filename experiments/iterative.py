@@ -8,18 +8,24 @@ are CPU seconds of one thread (user time), which a busy machine hardly changes.
 - ``accuracy``: wiki-squirrel, 16 probes, against the exact engine over independent seeds.
 - ``election``: fits of the election data with the iterative and with the exact engine.
 - ``step``: one training step on a preferential-attachment graph of 100,000 nodes.
-- ``growth``: the same from 12,500 to 100,000 nodes, and the exponent of the growth.
+- ``growth``: the same from 10,000 to 1,000,000 nodes, and the exponent of the growth.
 - ``large``: a step and a prediction at 1,000,000 nodes.
 - ``processes``: a step of two processes against that of one; see ``processes.py``.
 - ``batches``: memory of networks in batches of nodes; see ``batches.py``.
 """
 
+# ruff: noqa: E402  (threads are limited before numpy is imported)
+
 from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when numpy is imported
+    os.environ[name] = "1"
 
 import argparse
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
@@ -169,7 +175,7 @@ def step(num_nodes: int = 100_000, repeats: int = 3) -> dict:
 
 def growth() -> dict:
     """CPU seconds of a step against the number of nodes, at mean degree 10."""
-    sizes = [12_500, 25_000, 50_000, 100_000]
+    sizes = [10_000, 30_000, 100_000, 300_000, 1_000_000]
     seconds = [step(n)["cpu_seconds"] for n in sizes]
     slope = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
     print("exponent", slope)
