@@ -194,7 +194,7 @@ def distributed(*, backend: str = "gloo", timeout: float = 300.0) -> Iterator[Cr
 
     Every process runs the same script on the same data. Inside, the iterative backend divides its
     probes among the processes: each works on its share, and all get the sums. The probes are those
-    of one process with the same seed, so that the results are the same up to the order of sums,
+    of one process with the same seed, so that the results are the same up to rounding,
     and all processes end with the same parameters. Exact backends have nothing to divide.
 
     Only the first process shows progress and writes checkpoints and files; the others return from
