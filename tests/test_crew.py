@@ -21,9 +21,10 @@ from pyro_copula.crew import Crew, present_crew
 from pyro_copula.errors import DistributedError, InvalidArgumentError
 
 PROGRAM = Path(crew_program.__file__)
-#: Relative to the largest entry. Columns of a block do not mix, so every probe gives the same bits
-#: wherever it is worked on, in single precision too; only the sums over probes, always double, are
-#: in another order.
+#: Relative to the largest entry. Columns of a block do not mix, and the sums over probes, always
+#: double, are in another order. In single precision that is not all: a block that four processes
+#: divide is worked on by instructions of another width, which round otherwise (seen: 4e-10 to
+#: 3e-6), so that the test of four fails there until each entry has a bound of its own.
 SAME = 1e-11
 #: The same after 20 steps, which carry it on.
 SAME_FIT = 1e-8

@@ -22,6 +22,7 @@ from .arguments import broadcast_batch, checked_latent
 from .base import Interval, check_level, level_first
 from .composite import Composite, exact_blocks
 from .conditional_copula import ConditionalCopula
+from .exact_report import ExactReport, report
 from .latent import leave_one_out_density
 from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
@@ -312,7 +313,7 @@ class GaussianCopula(Composite):
         """
         return LeaveOneOut.of(self, value)
 
-    def exact_report(self, value: Tensor) -> exact.ExactReport:
+    def exact_report(self, value: Tensor) -> ExactReport:
         """How far to trust the exact rule at a value: particles, weights, gap to ``"ep"``.
 
         Args:
@@ -321,7 +322,7 @@ class GaussianCopula(Composite):
         Returns:
             The report; print it.
         """
-        return exact.report(self, value)
+        return report(self, value)
 
     def quantile(self, q: float | Tensor) -> Tensor:
         """Quantiles of the marginals, as if nothing were observed.

@@ -14,7 +14,20 @@ __all__ = [
 ]
 
 
-class FitFileError(PyroCopulaError, OSError):
+class _PathError(PyroCopulaError, OSError):
+    """Something is wrong with a file of the user's: its path, the problem and what to do."""
+
+    def __init__(self, path: str, problem: str, hint: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.hint = hint
+        super().__init__(f"`{path}` {problem}.\n  {hint}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.path, self.problem, self.hint)
+
+
+class FitFileError(_PathError):
     """A file that should hold a fit or a checkpoint does not.
 
     Args:
@@ -29,17 +42,8 @@ class FitFileError(PyroCopulaError, OSError):
         FitFileError: ...
     """
 
-    def __init__(self, path: str, problem: str, hint: str) -> None:
-        self.path = path
-        self.problem = problem
-        self.hint = hint
-        super().__init__(f"`{path}` {problem}.\n  {hint}")
 
-    def __reduce__(self) -> tuple:
-        return type(self), (self.path, self.problem, self.hint)
-
-
-class OutputError(PyroCopulaError, OSError):
+class OutputError(_PathError):
     """A file cannot be written: a full disk, no permission, a place that is no file.
 
     What was there before is unchanged, and nothing half-written is left.
@@ -54,15 +58,6 @@ class OutputError(PyroCopulaError, OSError):
         `a.fit` cannot be written (No space left).
           Free some space.
     """
-
-    def __init__(self, path: str, problem: str, hint: str) -> None:
-        self.path = path
-        self.problem = problem
-        self.hint = hint
-        super().__init__(f"`{path}` {problem}.\n  {hint}")
-
-    def __reduce__(self) -> tuple:
-        return type(self), (self.path, self.problem, self.hint)
 
 
 class DatasetError(PyroCopulaError):

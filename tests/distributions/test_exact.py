@@ -15,7 +15,7 @@ from pyro.infer import MCMC, NUTS
 from scipy import stats
 
 import pyro_copula as pc
-from pyro_copula.distributions.exact import ExactReport
+from pyro_copula.distributions.exact_report import ExactReport
 from pyro_copula.errors import InvalidArgumentError, MidpointWarning, ParticleWarning
 from pyro_copula.rectangle.particles import Particles
 from pyro_copula.testing import rectangle_probability
