@@ -116,7 +116,9 @@ class Row:
         if uniforms is None:
             count = self.precision.num_nodes
             uniforms = fixed_uniforms(count, self.num_particles, self.seed)
-        return Box(rest, lower, upper, uniforms[self.free])
+        # Latent scores are sampled together with the parameters, on which sites would depend.
+        guided = self.uniforms is None
+        return Box(rest, lower, upper, uniforms[self.free], guided=guided)
 
     def log_density(self) -> Tensor:
         """The log density of the known nodes' latent values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .plots import BLUE, GREY
-from .role_report import SURE
+from .role_gains import SURE
 
 ORANGE = "#D55E00"
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from .role_gains import Gain, dominant_node
 
 #: The four models: whether the graph is used as representation, and as correlation.
 MODELS = {
@@ -29,50 +30,8 @@ GAINS = {
     "correlation given representation": ("both", "representation"),
 }
 
-#: A gain can be told from noise above so many standard errors, and above so many nats: the errors
-#: of smaller differences are not normal (Sivula, Magnusson, Matamoros and Vehtari, Uncertainty in
-#: Bayesian leave-one-out cross-validation based model comparison, 2020).
-SURE, LEAST = 2.0, 4.0
-
 #: One role is the main one if it brings so many times what the other does.
 _MAIN = 5.0
-
-
-class Gain(NamedTuple):
-    """What one model gains over another, in nats over all scored nodes.
-
-    Example:
-        >>> Gain("correlation", 12.0, 3.0, 60).per_node
-        0.2
-    """
-
-    role: str
-    total: float
-    se: float
-    num_nodes: int
-
-    @property
-    def per_node(self) -> float:
-        """The mean gain of a node."""
-        return self.total / self.num_nodes
-
-    @property
-    def per_node_se(self) -> float:
-        """Its standard error."""
-        return self.se / self.num_nodes
-
-    @property
-    def sure(self) -> bool:
-        """Whether it can be told from noise."""
-        return self.total > max(SURE * self.se, LEAST)
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is a loss that can be told from noise."""
-        return -self.total > max(SURE * self.se, LEAST)
-
-    def __repr__(self) -> str:
-        return f"Gain({self.role}: {self.total:.1f} nats, se {self.se:.1f})"
 
 
 @dataclass(repr=False)
@@ -151,12 +110,7 @@ class GraphRoles:
         }
 
     def _gain(self, role: str, better: str, worse: str) -> Gain:
-        difference = (self.log_density[better] - self.log_density[worse]).double()
-        n = len(difference)
-        variance = float(torch.var(difference)) if n > 1 else math.inf
-        if self.fold is not None:
-            variance = max(variance, _between(difference, self.fold))
-        return Gain(role, float(difference.sum()), math.sqrt(n * variance), n)
+        return Gain.between(role, self.log_density[better], self.log_density[worse], self.fold)
 
     def _best(self, place: int, with_role: bool = True) -> str:
         """The model of the highest log density among those with a role, or without it."""
@@ -201,10 +155,29 @@ class GraphRoles:
         found = []
         for role, other in (list(words), list(words)[::-1]):
             alone, added = self.gains[role], self.gains[f"{role} given {other}"]
-            found.append(f"{words[role]} {_brings(alone)} alone, and {_brings(added)} beside")
+            found.append(f"{words[role]} {alone.words} alone, and {added.words} beside")
             found[-1] += f" {words[other]}"
             if alone.sure and not added.sure and self.needs[other].sure:
                 found[-1] += f": alone it stands in for a part of the {other}"
+        return found
+
+    @property
+    def outliers(self) -> list[str]:
+        """Nodes that alone keep a role from being told from noise, as sentences."""
+        found = []
+        for role, gain in self.gains.items():
+            better, worse = (self.log_density[name] for name in GAINS[role])
+            place = dominant_node(better, worse)
+            if place is None or gain.sure or gain.lost or "given" not in role:
+                continue
+            rest = torch.arange(len(better)) != place
+            fold = None if self.fold is None else self.fold[rest]
+            others = Gain.between(role, better[rest], worse[rest], fold)
+            found.append(
+                f"node {int(self.nodes[place])} makes most of the variance of {role!r} "
+                f"({float(better[place] - worse[place]):+.0f} nats): look at it; without it, "
+                f"{others.total:.0f} ± {others.se:.0f}"
+            )
         return found
 
     def to_frame(self) -> Any:
@@ -254,7 +227,7 @@ class GraphRoles:
                 f"{gain.per_node:>11.3f}{gain.per_node_se:>6.3f}"
             )
         lines.append(f"  verdict: {self.verdict}")
-        for reason in self.reasons:
+        for reason in (*self.reasons, *self.outliers):
             lines += textwrap.wrap(reason, 96, initial_indent="    ", subsequent_indent="      ")
         if self.poor_midpoint:
             lines.append(
@@ -273,22 +246,3 @@ class GraphRoles:
         how = f", {self.scored}" if self.scored else ""
         law = f"; {self.marginal} marginals, {self.precision} precision" if self.marginal else ""
         return f"GraphRoles: {len(self.nodes)} nodes scored{how}{law}"
-
-
-def _brings(gain: Gain) -> str:
-    """What a gain says, without saying more."""
-    if gain.sure:
-        return f"brings {gain.total:.0f} ± {gain.se:.0f} nats"
-    if gain.lost:
-        return f"loses {-gain.total:.0f} ± {gain.se:.0f} nats"
-    return f"brings nothing that can be told from noise ({gain.total:.0f} ± {gain.se:.0f})"
-
-
-def _between(difference: Tensor, fold: Tensor) -> float:
-    """The variance of a difference by the means of folds: that of all nodes if fits do not vary."""
-    parts = [difference[fold == k] for k in fold.unique()]
-    if len(parts) < 2:
-        return 0.0
-    center = difference.mean()
-    squares = sum(len(part) * float((part.mean() - center).square()) for part in parts)
-    return squares / (len(parts) - 1)

@@ -35,6 +35,7 @@ def graph_roles(
     baseline: Any = None,
     marginal: Any = "auto",
     precision: Any = "normalized_adjacency",
+    nugget: bool = True,
     discrete: str = "midpoint",
     refine: bool = True,
     folds: int = 5,
@@ -85,6 +86,10 @@ def graph_roles(
             so that only the dependence differs; with ``{"family": "normal", "scale": "tied"}``
             those of the copula models have the variances of the precision, as in the paper.
         precision: The precision of the copula.
+        nugget: Whether a learned share of independent noise stands beside the graph field of the
+            copula, True by default here. A pure field can tie a few nodes (a pair with no other
+            neighbour, say) almost rigidly; where that is wrong, one such node costs the copula
+            more than it gains at all others.
         discrete: The rule for discrete marginals. A warning says if ``"midpoint"`` is poor for
             the values: pass ``"exact"`` then, or ``"ep"``, which is quicker.
         refine: As in :func:`~pyro_copula.fit`, but True by default: training that stops by
@@ -97,7 +102,7 @@ def graph_roles(
         seed: Of everything random.
         progress: Whether to show a progress bar; by default if this is a terminal.
         **options: Any other option of :class:`~pyro_copula.CopulaGNN` (``exposure``,
-            ``hidden_channels``, ``nugget``) or of :func:`~pyro_copula.fit` (``lr``,
+            ``hidden_channels``, ``linear_skip``) or of :func:`~pyro_copula.fit` (``lr``,
             ``schedule``, ``restarts``, ``validation``).
 
     Returns:
@@ -114,7 +119,9 @@ def graph_roles(
         >>> roles.log_density["both"].shape
         torch.Size([34])
     """
-    for_model, for_fit = _split({**options, "discrete": discrete, "refine": refine})
+    for_model, for_fit = _split(
+        {**options, "nugget": nugget, "discrete": discrete, "refine": refine}
+    )
     _check_networks(backbone, baseline, precision, options)
     _check_counts(folds=folds, jobs=jobs)
     if held_out is not None:

@@ -58,7 +58,8 @@ class CopulaGNN(Parameters):
         graph_features: Whether log degree and neighbours' mean features join the features.
         neighbour_outcomes: Whether the mean outcome of *other* observed neighbours is used too.
             No network passes it on, so that a node's own value never reaches its own marginal.
-        nugget: Whether a learned share of independent noise stands beside the graph field.
+        nugget: Whether a learned share of independent noise stands beside the graph field. With
+            ``precision="none"`` there is no field, and none is added.
         exposure: The name of an attribute of the data whose logarithm is added to the log mean
             (population, births).
         clip_features: Standardised features are clamped to plus or minus this.
@@ -203,13 +204,13 @@ class CopulaGNN(Parameters):
             model.arguments["backend"],
             model.arguments["batch_nodes"],
         )
-        if isinstance(model.precision.module, Independent) and isinstance(
-            model.family, NormalFamily
-        ):
+        independent = isinstance(model.precision.module, Independent)
+        if independent and isinstance(model.family, NormalFamily):
             model.family.untie()
         if not model.is_tied:
             model.precision.fix_overall_scale()
-        model.nugget = Proportion("nugget", 0.3) if self.arguments["nugget"] else None
+        has_nugget = self.arguments["nugget"] and not independent
+        model.nugget = Proportion("nugget", 0.3) if has_nugget else None
         unknown = set(self.given_priors) - set(model.priors)
         if unknown:
             raise InvalidArgumentError(

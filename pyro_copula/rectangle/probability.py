@@ -20,7 +20,7 @@ from ..precision import SparsePrecision
 from . import sweep
 from .interval import density_ratios
 from .particles import Particles
-from .sites import Sites, find_sites
+from .sites import Sites, find_sites, no_sites
 
 #: Updates of the sites before particles are drawn, and the change that ends them: a guide need not
 #: have converged.
@@ -42,6 +42,8 @@ class Box:
         upper: The upper ends; where both are infinite the node is free.
         uniforms: Numbers in (0, 1) behind the draws, (num_nodes, particles), float64. Kept fixed
             they make the estimate a smooth function of everything else.
+        guided: Whether expectation propagation guides the particles. Unguided ones vary more, and
+            each of them, not just their mean, has the derivatives that it is given.
     """
 
     def __init__(
@@ -50,9 +52,12 @@ class Box:
         lower: Tensor,
         upper: Tensor,
         uniforms: Tensor,
+        *,
+        guided: bool = True,
     ) -> None:
         self.precision = precision.double()
         self.lower, self.upper, self.uniforms = lower, upper, uniforms
+        self.guided = guided
 
     # ---------------------------------------------------------------- results
 
@@ -67,6 +72,9 @@ class Box:
     @cached_property
     def guide(self) -> Sites:
         """The sites that guide the particles."""
+        if not self.guided:
+            announce_compilation()
+            return no_sites(self.symbolic, self.pool, self._matrix())
         return self._find_sites(GUIDE_SWEEPS, GUIDE_TOLERANCE)
 
     @cached_property
@@ -115,15 +123,17 @@ class Box:
         precision = self.precision
         return precision.diagonal, precision.off_diagonal, self.lower, self.upper, self.uniforms
 
+    def _matrix(self) -> np.ndarray:
+        return _array(torch.cat([self.precision.diagonal, self.precision.off_diagonal]))
+
     def _find_sites(self, max_sweeps: int, tolerance: float) -> Sites:
         announce_compilation()
         with torch.no_grad():
             variance = self.precision.detach().variance()
-        matrix = torch.cat([self.precision.diagonal, self.precision.off_diagonal])
         return find_sites(
             self.symbolic,
             self.pool,
-            _array(matrix),
+            self._matrix(),
             _array(variance),
             _array(self.lower),
             _array(self.upper),

@@ -100,6 +100,14 @@ def find_sites(
     return Sites(values, factor, log_z, cavity, log_mass, sweeps, change)
 
 
+def no_sites(symbolic: Symbolic, pool: Pool, matrix: np.ndarray) -> Sites:
+    """Sites that say nothing: particles guided by them see the intervals of earlier nodes only."""
+    n = symbolic.num_nodes
+    factor = Factor(symbolic, symbolic.plan, pool, matrix)
+    nothing = np.full((2, n), np.nan)
+    return Sites(np.zeros((3, n)), factor, np.nan, nothing, nothing[0], 0, np.nan)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cavity(variance: float, mean: float, t: float, eta: float) -> tuple[float, float]:
     """Precision and mean of a node without its own site."""
