@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..crew import present_crew
-from ..errors import CutWarning, InvalidArgumentError, MidpointWarning
+from ..errors import CutWarning, InvalidArgumentError, MidpointWarning, ParticleWarning
 from ..models import CopulaGNN, NodeData
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
@@ -168,6 +168,7 @@ def fit(
     with _isolated(), warnings.catch_warnings():
         # A state on the way says nothing about the data: the fitted one is looked at below.
         warnings.simplefilter("ignore", MidpointWarning)
+        warnings.simplefilter("ignore", ParticleWarning)
         warnings.simplefilter("ignore", CutWarning)  # said once, above
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
@@ -178,7 +179,7 @@ def fit(
                 break
     with torch.no_grad():
         law = fits[0].model.joint()
-        law.log_prob(nodes.y)  # warns if the midpoint rule is poor here
+        law.log_prob(nodes.y)  # warns if its rule is poor here
         warn_if_nearly_singular(law)
     if options.restarts == 1:
         return fits[0]

@@ -20,6 +20,9 @@ from . import tree
 from .ordering import IMBALANCES, default_method, fill_reducing_order
 
 _DOUBLE = 8
+#: Vectors over nodes and edges that a density and its derivatives hold beside the factor: values,
+#: gradients, and copies of both in double. A fit of a million nodes was seen to hold seven.
+_VECTORS = 16
 #: Flops of a factor below which a second order is not looked for: about ten milliseconds.
 _CHEAP = 1e8
 
@@ -51,6 +54,8 @@ class Symbolic:
     Args:
         graph: The pattern.
         method: How to order, see :func:`~pyro_copula.linalg.ordering.fill_reducing_order`.
+        order: An order to keep to, in place of one that is looked for: up to what does not change
+            the factor, nodes are eliminated in it.
 
     Attributes:
         order: The node of every column, int64 of shape ``(num_nodes,)``.
@@ -60,7 +65,9 @@ class Symbolic:
         stack_size: Doubles in the update blocks that are alive at once.
     """
 
-    def __init__(self, graph: Graph, method: str | None = None) -> None:
+    def __init__(
+        self, graph: Graph, method: str | None = None, order: np.ndarray | None = None
+    ) -> None:
         self.method = method or default_method()
         self.num_nodes = graph.num_nodes
         self.num_edges = graph.num_edges
@@ -68,13 +75,17 @@ class Symbolic:
         self._adjacency = tree.adjacency(
             np.ascontiguousarray(rows), np.ascontiguousarray(cols), graph.num_nodes
         )
-        order, parent, count = self._eliminated(graph)
+        given = order is not None
+        if order is None:
+            order, parent, count = self._eliminated(graph)
+        else:
+            order, parent, count = self._counted(order)
         group, above, columns, below = tree.supernodes(parent, count, tree.FRONT_COST)
         self.factor_nonzeros = int(count.sum())
         # The child that needs most memory beyond its own block first keeps the stack low.
         weight = tree.stack_peak(above, below) - below.astype(float) ** 2
         post = tree.postorder(above, np.argsort(-weight, kind="stable"))
-        self.order = self._grouped(order, _inverse(post)[group])
+        self.order = self._grouped(order, _inverse(post)[group], keep=given)
         self._parent = _relabelled(above, post)
         self._columns, self._below = columns[post], below[post]
         self._stack, self.stack_size = tree.stack_offsets(self._parent, self._below)
@@ -89,26 +100,31 @@ class Symbolic:
 
         Where the first order is cheap, no other is tried: it could not save what it costs.
         """
-        pointer, neighbour, _ = self._adjacency
         tried = []
         for imbalance in IMBALANCES:
-            order = fill_reducing_order(graph, self.method, imbalance)
-            parent = tree.elimination_tree(pointer, neighbour, order, _inverse(order))
-            post = tree.postorder(parent, np.arange(self.num_nodes))
-            order, parent = order[post], _relabelled(parent, post)
-            count = tree.column_counts(pointer, neighbour, order, _inverse(order), parent)
-            work = float((count.astype(float) ** 2).sum())
-            tried.append((work, (order, parent, count)))
+            found = self._counted(fill_reducing_order(graph, self.method, imbalance))
+            work = float((found[2].astype(float) ** 2).sum())
+            tried.append((work, found))
             if self.method != "metis" or work < _CHEAP:
                 break
         return min(tried, key=lambda one: one[0])[1]
 
-    def _grouped(self, order: np.ndarray, group: np.ndarray) -> np.ndarray:
+    def _counted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """An order with children right before their parents, its tree and its column counts."""
+        pointer, neighbour, _ = self._adjacency
+        parent = tree.elimination_tree(pointer, neighbour, order, _inverse(order))
+        post = tree.postorder(parent, np.arange(self.num_nodes))
+        order, parent = order[post], _relabelled(parent, post)
+        return order, parent, tree.column_counts(pointer, neighbour, order, _inverse(order), parent)
+
+    def _grouped(self, order: np.ndarray, group: np.ndarray, *, keep: bool) -> np.ndarray:
         """The nodes by supernode, and within one by the first supernode that reaches them.
 
         A front is dense, so that the order of its columns is free. In this one the rows of a
-        child lie in long runs of its parent's.
+        child lie in long runs of its parent's. With ``keep`` it is left as it is.
         """
+        if keep:
+            return order[np.argsort(group, kind="stable")]
         pointer, neighbour, _ = self._adjacency
         place = np.empty(len(order), dtype=np.int64)
         place[order] = group
@@ -141,7 +157,9 @@ class Symbolic:
         panels = 2 * elements + 1 if derivatives else elements + 1
         stacks = 2 if derivatives else 1
         doubles = panels * self.panel_size + stacks * self.stack_size + self.work_size
-        structure = 8 * int(self._below.sum()) + 12 * (self.num_nodes + self.num_edges)
+        numbers = self.num_nodes + self.num_edges
+        doubles += elements * (_VECTORS if derivatives else _VECTORS // 4) * numbers
+        structure = 8 * int(self._below.sum()) + 12 * numbers
         return _DOUBLE * doubles + structure
 
     @cached_property
@@ -204,6 +222,27 @@ class Symbolic:
 def analyze(graph: Graph) -> Symbolic:
     """The symbolic analysis of a graph, computed once and kept on it."""
     return graph.cached("symbolic", lambda: Symbolic(graph))
+
+
+def analyze_leaves_last(graph: Graph, leaves: np.ndarray) -> Symbolic:
+    """An analysis in which some leaves are eliminated right after their neighbours.
+
+    A fill-reducing order eliminates leaves before. Here a leaf stands in for its neighbour, so
+    that the factor has one more non-zero a row; the last few are kept on the graph.
+
+    Args:
+        graph: The pattern.
+        leaves: Boolean, shape ``(num_nodes,)``: nodes of one neighbour, which is not among them.
+    """
+
+    def analyzed() -> Symbolic:
+        first = analyze(graph)
+        pointer, neighbour, _ = first._adjacency
+        rank = _inverse(first.order).astype(float)
+        rank[leaves] = rank[neighbour[pointer[:-1][leaves]]] + 0.5
+        return Symbolic(graph, order=np.argsort(rank, kind="stable"))
+
+    return graph.cached(("leaves last", np.packbits(leaves).tobytes()), analyzed, limit=4)
 
 
 def clamped_plan(graph: Graph, observed: np.ndarray) -> Plan:

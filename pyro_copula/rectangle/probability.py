@@ -15,7 +15,7 @@ from ..linalg import pattern
 from ..linalg.numeric import Pool
 from ..linalg.resources import SingleThreadedBLAS, announce_compilation
 from ..linalg.reverse import reverse_factor
-from ..linalg.symbolic import analyze
+from ..linalg.symbolic import analyze, analyze_leaves_last
 from ..precision import SparsePrecision
 from . import sweep
 from .interval import density_ratios
@@ -107,7 +107,20 @@ class Box:
 
     @cached_property
     def symbolic(self) -> Any:
-        return analyze(self.precision.graph)
+        """The analysis, in whose order, from its end, nodes are drawn.
+
+        A value beside a nugget is bounded and hangs on a node that is free and almost rigidly
+        tied to it. Were the free one drawn first, it would miss the bounds: it comes second.
+        """
+        graph = self.precision.graph
+        free = torch.isinf(self.lower) & torch.isinf(self.upper)
+        other = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for ends in ((graph.rows, graph.cols), (graph.cols, graph.rows)):
+            other[ends[0]] |= free[ends[1]]
+        leaves = other & ~free & (graph.degree == 1)
+        if not bool(leaves.any()):
+            return analyze(graph)
+        return analyze_leaves_last(graph, leaves.numpy())
 
     @cached_property
     def pool(self) -> Pool:

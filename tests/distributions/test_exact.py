@@ -304,6 +304,25 @@ def test_stress_is_finite_or_says_so(rho, mean, case):
     assert math.isfinite(ep.detach())
 
 
+@pytest.mark.parametrize("nugget", [1e-6, 1e-3, 0.1, 0.6])
+def test_noise_beside_the_field_costs_no_particles(nugget):
+    """The oracle is the same law with its correlation written out, which needs no pendants."""
+    _, precision = lattice(8)
+    law = dist.Poisson(torch.full((64,), 0.5))
+    options = {"discrete": "exact", "num_particles": 64}
+    copula = pc.GaussianCopula(law, precision=precision, nugget=torch.tensor(nugget), **options)
+    y = copula.sample()
+    y[::3] = math.nan
+    root = precision.scale()
+    field = torch.linalg.inv(precision.to_dense()) / (root[:, None] * root)
+    correlation = (1 - nugget) * field + nugget * torch.eye(64)
+    oracle = pc.GaussianCopula(law, correlation_matrix=correlation, **options).exact_report(y)
+    report = copula.exact_report(y)
+    assert report.effective_size > 55
+    error = math.hypot(report.standard_error, oracle.standard_error)
+    assert abs(report.log_prob - oracle.log_prob) < 4 * error
+
+
 def test_augment_integrates_to_the_exact_likelihood():
     """The mean over prior scores of the augmented density is the likelihood."""
     _, precision = lattice(3)

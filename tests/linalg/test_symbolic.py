@@ -10,8 +10,9 @@ from pattern_graphs import NUM_RANDOM, grid_graph, medium_graphs, random_graph
 
 from pyro_copula.errors import InvalidArgumentError
 from pyro_copula.graph import Graph
+from pyro_copula.linalg.numeric import Factor, Pool
 from pyro_copula.linalg.ordering import IMBALANCES, METHODS, default_method, fill_reducing_order
-from pyro_copula.linalg.symbolic import Symbolic, analyze
+from pyro_copula.linalg.symbolic import Symbolic, analyze, analyze_leaves_last
 from pyro_copula.testing.graphs import SMALL_GRAPHS
 
 INSTALLED = [m for m in METHODS if m != "metis" or importlib.util.find_spec("pymetis")]
@@ -130,3 +131,24 @@ def test_predicted_sizes_grow_with_the_fill():
     assert small.predicted_bytes < large.predicted_bytes
     assert small.predicted_bytes < small.bytes_needed(2, derivatives=True)
     assert 0 < small.flops < large.flops
+
+
+def test_leaves_are_eliminated_right_after_their_neighbours():
+    """Whatever the order, the factor is one of the same matrix, and no leaf comes first."""
+    grid = grid_graph(6)
+    nodes = np.arange(36)
+    edges = np.concatenate([grid.edges, np.stack([nodes, nodes + 36], 1)])
+    graph = Graph(edges, 72)
+    leaves = np.arange(72) >= 36
+    symbolic = analyze_leaves_last(graph, leaves)
+    assert analyze_leaves_last(graph, leaves) is symbolic
+    place = np.empty(72, int)
+    place[symbolic.order] = np.arange(72)
+    assert (place[36:] > place[:36]).all()
+    values = np.concatenate([np.full(72, 6.0), -np.ones(len(graph.edges))])
+    factor = Factor(symbolic, symbolic.plan, Pool(), values)
+    dense = np.diag(values[:72])
+    dense[tuple(graph.edges.T)] = dense[tuple(graph.edges.T[::-1])] = -1.0
+    assert factor.logdet == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-12)
+    # one more non-zero a row, not the fill of a bad order
+    assert symbolic.factor_nonzeros < 3 * analyze(graph).factor_nonzeros
