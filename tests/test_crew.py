@@ -168,6 +168,17 @@ def test_shares_are_all_there_is_and_differ_by_one_at_most(count, size):
     assert max(lengths) - min(lengths) <= 1
 
 
+def test_processes_that_went_different_ways(monkeypatch):
+    """As if the other one had called once more."""
+
+    def all_reduce(state, op=None):
+        state[1] += 1
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    with pytest.raises(DistributedError, match="do not run the same program on the same data"):
+        Crew(0, 2).sum(lambda: [np.ones(2)])
+
+
 def test_rows_of_a_crew_share_the_pairs_of_edges():
     from pyro_copula.linalg.iterative.controls import Control
     from pyro_copula.linalg.iterative.operator import Operator

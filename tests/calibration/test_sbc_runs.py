@@ -239,3 +239,33 @@ def test_records_of_another_run_are_refused(tmp_path):
     path.write_text("something else\n")
     with pytest.raises(InvalidArgumentError, match="a line that is no record"):
         calibrate(normal_model, sampler=Conjugate(), records=path)
+
+
+def test_a_file_that_was_tampered_with_is_refused(tmp_path):
+    path = tmp_path / "ranks.jsonl"
+    calibrate(normal_model, sampler=Conjugate(), num_simulations=3, records=path)
+    lines = path.read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+
+    def with_row(place, **changes):
+        changed = [*lines[:place], json.dumps({**rows[place], **changes}), *lines[place + 1 :]]
+        path.write_text("\n".join(changed) + "\n")
+        calibrate(normal_model, sampler=Conjugate(), num_simulations=3, records=path)
+
+    with pytest.raises(InvalidArgumentError, match="another seed in its replication"):
+        with_row(1, seed=rows[1]["seed"] + 1)
+    with pytest.raises(InvalidArgumentError, match="a damaged one of replication"):
+        with_row(1, ranks={"mu": -1})
+    with pytest.raises(InvalidArgumentError, match="other quantities in its replication"):
+        with_row(2, ranks={"nu": 1}, truths={"nu": 0.5})
+
+
+def test_records_need_a_file(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="`records` must be a file"):
+        calibrate(normal_model, sampler=Conjugate(), num_simulations=1, records=tmp_path)
+
+
+def test_a_rate_of_false_alarms_is_a_probability():
+    found = calibrate(normal_model, sampler=Conjugate(), num_simulations=3)
+    with pytest.raises(InvalidArgumentError, match="`level` must be between 0 and 1"):
+        found.rejected(5)

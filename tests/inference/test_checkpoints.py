@@ -19,7 +19,7 @@ from fit_examples import SHORT, example
 import pyro_copula as pc
 from pyro_copula.errors import FitFileError, InvalidArgumentError
 from pyro_copula.inference import nuts, training
-from pyro_copula.inference.checkpoint import digest, random_state, set_random_state
+from pyro_copula.inference.checkpoint import Slot, digest, random_state, set_random_state
 
 HERE = Path(__file__).parent
 
@@ -206,3 +206,10 @@ def test_random_states_and_digests():
     values += [dist.Beta(1.0, 2.0), dist.Beta(1.0, 3.0), None, "1", 1, 1.0, print, len, SHORT]
     assert len({digest(value) for value in values}) == len(values)
     assert digest(dist.Beta(1.0, 2.0)) == digest(dist.Beta(1.0, 2.0))
+
+
+def test_a_state_of_another_kind_names_the_file(tmp_path):
+    slot = Slot(lambda: {}, lambda record: None, tmp_path / "fit.checkpoint")
+    message = "a state that this fit cannot go on from"
+    with pytest.raises(FitFileError, match=message), slot.reading():
+        slot.load()["epoch"]

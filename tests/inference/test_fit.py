@@ -386,3 +386,8 @@ def test_refined_scalars_are_at_their_maximum(method):
             for step in (-0.01, 0.01):
                 moved = (value + step).clamp(max=0.9999) if name == "rho" else value + step
                 assert density({**values, name: moved}) < best + 1e-4
+
+
+def test_a_saved_fit_is_loaded_without_data(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="load_fit\\(path\\) is enough"):
+        load_fit(tmp_path / "fit", example())

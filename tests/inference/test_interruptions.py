@@ -11,6 +11,7 @@ from fit_examples import SHORT, example, quick_fit
 
 import pyro_copula as pc
 from pyro_copula import CopulaGNN
+from pyro_copula.crew import Crew
 from pyro_copula.errors import ConvergenceError, TrainingError
 from pyro_copula.inference import nuts, training
 
@@ -49,6 +50,24 @@ def test_ctrl_c_keeps_the_best_state(monkeypatch, method):
     epoch = found.history.best_epoch
     best = quick_fit(method=method, num_draws=5, schedule=pc.Schedule(max(1, epoch), 5))
     assert best.history.losses[:epoch] == found.history.losses[:epoch]
+
+
+class Pair(Crew):
+    """As if another process were there, and had the same numbers."""
+
+    def agree(self, value):
+        return value
+
+    def agree_(self, tensors):
+        pass
+
+
+def test_ctrl_c_in_one_of_several_processes_is_no_result(monkeypatch):
+    """The others may be a step behind: a state of this one alone is not that of the fit."""
+    interrupt_at(monkeypatch, 30)
+    monkeypatch.setattr(training, "present_crew", lambda: Pair(0, 2))
+    with pytest.raises(KeyboardInterrupt):
+        quick_fit()
 
 
 def test_ctrl_c_ends_restarts_too(monkeypatch):

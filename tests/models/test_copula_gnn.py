@@ -268,3 +268,13 @@ def test_a_precision_of_ones_own_must_return_one():
     model = CopulaGNN("linear", "poisson", lambda graph: Wrong()).build(example("counts"))
     with pytest.raises(InvalidArgumentError, match="returns a SparsePrecision, but found Tensor"):
         model.joint()
+
+
+def test_a_specification_has_no_data():
+    with pytest.raises(InvalidArgumentError, match="built for some data, but found a spec"):
+        _ = CopulaGNN("linear", "normal", "car").data
+
+
+def test_options_of_the_iterative_engine_are_its_own():
+    with pytest.raises(InvalidArgumentError, match=r"options of Iterative: .* found \['probes'\]"):
+        CopulaGNN("linear", "normal", "car", backend={"probes": 3})

@@ -162,3 +162,8 @@ def test_dispersion_is_constant_unless_a_power_is_asked_for():
     torch.testing.assert_close(law.variance, law.mean + expected * law.mean.square())
     with pytest.raises(InvalidArgumentError, match="power"):
         CountFamily(power=True)
+
+
+def test_a_power_needs_a_dispersion():
+    with pytest.raises(InvalidArgumentError, match="`power` must be False without a dispersion"):
+        CountFamily(None, power=True)

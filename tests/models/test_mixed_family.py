@@ -175,3 +175,9 @@ def test_its_parts_are_printed_alone_and_in_a_model():
     assert shown in repr(by_name)
     own = MixedFamily({"deaths": [0], "size": [1, 2]}, {"deaths": "poisson", "size": "gamma"})
     assert repr(own).startswith("MixedFamily(deaths: 1 node of poisson, size: 2 nodes of gamma")
+
+
+@pytest.mark.parametrize("kind", [[], [1, 2, 3]])
+def test_names_by_node_are_names(kind):
+    with pytest.raises(InvalidArgumentError, match="a name for every node"):
+        MixedFamily(kind)
