@@ -24,7 +24,8 @@ from .trials import Trial
 from .whitened import WhitenedNUTS
 
 MODELS = ("counties", "lattice")
-RULES = ("exact", "ep", "augment")
+#: ``uniform`` is no rule of the library: latent numbers in (0, 1) say where in its atom a node is.
+RULES = ("exact", "ep", "augment", "uniform")
 #: The rule that samples the global parameters alone, from the exact likelihood.
 RECOMMENDED = "exact"
 SBC_SEEDS = tuple(range(1, 201))
@@ -75,12 +76,26 @@ def regression(name: str, rule: str) -> tuple[Callable[..., Any], Tensor | None]
         weights = pyro.sample("weights", dist.Normal(centre, 0.5).to_event(1))
         mean = exposure * (weights[0] + weights[1] * x).exp()
         law = dist.NegativeBinomial(1 / dispersion, logits=(mean * dispersion).log())
-        copula = pc.GaussianCopula(
-            law, precision=precision(rho=rho, tau=1.0), discrete=rule, num_particles=64
-        )
+        K = precision(rho=rho, tau=1.0)
+        if rule == "uniform":
+            pyro.factor("y", _uniform_in_atoms(law, K, y))
+            return
+        copula = pc.GaussianCopula(law, precision=K, discrete=rule, num_particles=64)
         pyro.sample("y", copula, obs=y)
 
     return model, y
+
+
+def _uniform_in_atoms(law: Any, K: pc.SparsePrecision, y: Tensor | None) -> Tensor:
+    """The density of counts and of where in their atoms they are: the other way to augment."""
+    assert y is not None
+    place = pyro.sample("place", dist.Uniform(torch.zeros_like(y), 1.0).to_event(1))
+    log_atom = pc.marginals.log_prob(law, y)
+    below = torch.where(y > 0, pc.marginals.cdf(law, (y - 1).clamp(min=0)), 0.0)
+    z = torch.special.ndtri((below + place * log_atom.exp()).clamp(1e-12, 1 - 1e-12))
+    standard = dist.Normal(torch.zeros_like(y), 1.0)
+    copula = pc.GaussianCopula(standard, precision=K).log_prob(z) - standard.log_prob(z).sum()
+    return copula + log_atom.sum()
 
 
 def sample(trial: Trial, model: Callable[..., Any], y: Tensor) -> dict[str, float]:
@@ -92,7 +107,7 @@ def sample(trial: Trial, model: Callable[..., Any], y: Tensor) -> dict[str, floa
         calls += 1
         model(y)
 
-    few = trial.model != "augment"  # latent scores are as many as nodes
+    few = trial.model not in ("augment", "uniform")  # latents are as many as nodes
     sampler = (WhitenedNUTS if few else NUTSSampler)(CHAINS * CHAIN_DRAWS, CHAIN_WARMUP, CHAINS)
     start = time.perf_counter()
     draws = sampler(counted, y, trial.seed)

@@ -115,7 +115,8 @@ POSTERIORS = """
 **Full Bayes.** Negative-binomial regressions with a proper CAR copula, on the deaths of the
 counties of North Carolina (births as exposure) and on a lattice of 144 nodes: {chains} chains of
 {draws} draws. `exact` and `ep` sample the global parameters alone; `augment` samples a latent
-score for every node with them.
+score for every node with them. `uniform`, written out in the experiment, samples where in its atom
+each count lies: the other way to make the joint law exact.
 """
 
 RANKS = """
