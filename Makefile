@@ -11,14 +11,14 @@ demo: $(STAMP)
 	$(BIN)/pyro-copula demo
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n $(JOBS) -q
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m slow
 
 # Every test in one run, with coverage; what they went through is written if all of them pass.
 test-all: $(STAMP) lint
-	$(BIN)/python -m pytest -n $(JOBS) -q -m 'slow or not slow' --cov --cov-report= --reliability experiments/results/reliability.json
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m 'slow or not slow' --cov --cov-report= --reliability experiments/results/reliability.json
 
 # One or some of them: make notebooks NOTEBOOKS="01_quickstart 02_copulas_from_scratch"
 notebooks: $(STAMP)
