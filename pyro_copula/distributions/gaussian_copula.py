@@ -56,8 +56,9 @@ class GaussianCopula(Composite):
       smooth function of the parameters; :meth:`exact_report` says how far to trust it.
     - ``"ep"`` is expectation propagation's own answer: without noise, and close to it.
     - ``"augment"`` adds latent normal scores to the Pyro model around, as the site ``scores``, so
-      that NUTS and SVI target the exact joint law. A score says where in its atom a node lies, given
-      the nodes before it along the factor: standard normal a priori, and close to it a posteriori.
+      that NUTS and SVI target the exact joint law. A score says where in its atom a node lies,
+      given the nodes before it along the factor: standard normal a priori, and not far from it a
+      posteriori.
 
     Args:
         marginal_dist: The marginals: a univariate distribution with batch shape

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..distributions.conditional_copula import log_normal_interval
-from ..errors import InvalidArgumentError, MidpointWarning
+from ..errors import ConditioningWarning, InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
 from ..parallel import run_each
 from .fitting import fit
@@ -200,9 +200,11 @@ def _fitted(setup: RoleFits, task: Task) -> dict[str, Any]:
             scores = _leave_one_out(found, setup.data.y)[nodes]
         else:
             scores = found.predict(nodes=nodes).log_prob(setup.data.y[nodes])
+    # Said once, of all fits together.
     midpoint = [w for w in caught if issubclass(w.category, MidpointWarning)]
+    singular = [w for w in caught if issubclass(w.category, ConditioningWarning)]
     for warning in caught:
-        if warning not in midpoint:
+        if warning not in (*midpoint, *singular):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
@@ -220,6 +222,7 @@ def _fitted(setup: RoleFits, task: Task) -> dict[str, Any]:
         "judged": fits[0].settings["validation_nodes"],
         "converged": found.converged,
         "interrupted": any(one.interrupted for one in fits),
+        "nearly_singular": bool(singular),
         "midpoint": bool(midpoint) and has_copula,  # without a copula the rule has no say
         "marginal": family if isinstance(family, str) else family["family"],
     }
@@ -291,6 +294,7 @@ def _report(
         marginal=first["marginal"],
         precision=_word(setup.precision),
         unconverged=sum(not result["converged"] for result in results.values()),
+        nearly_singular=sum(result["nearly_singular"] for result in results.values()),
         num_fits=len(results),
         interrupted=interrupted,
         poor_midpoint=poor_midpoint,

@@ -48,6 +48,8 @@ class GraphRoles:
         marginal: The family of the marginals.
         precision: The precision of the copula.
         unconverged: How many of the fits stopped while they were still improving.
+        nearly_singular: How many of them ended at a precision that is nearly singular, so that
+            their scores have fewer digits.
         num_fits: How many fits there were.
         interrupted: Whether the user ended the run; the folds that were finished are there.
         poor_midpoint: Whether the copulas were fitted by the midpoint rule where it is poor.
@@ -82,6 +84,7 @@ class GraphRoles:
     marginal: str = ""
     precision: str = ""
     unconverged: int = 0
+    nearly_singular: int = 0
     num_fits: int = 4
     interrupted: bool = False
     poor_midpoint: bool = False
@@ -235,6 +238,11 @@ class GraphRoles:
             )
         if self.interrupted:
             lines.append("  interrupted: only the finished folds are scored")
+        if self.nearly_singular:
+            lines.append(
+                f"  {self.nearly_singular} of {self.num_fits} fits ended at a nearly singular "
+                "precision: their scores have fewer digits"
+            )
         if self.unconverged:
             lines.append(
                 f"  {self.unconverged} of {self.num_fits} fits stopped while still improving: "

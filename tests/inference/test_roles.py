@@ -14,7 +14,7 @@ import torch
 from fit_examples import SHORT, example
 
 import pyro_copula as pc
-from pyro_copula.errors import InvalidArgumentError, MidpointWarning
+from pyro_copula.errors import ConditioningWarning, InvalidArgumentError, MidpointWarning
 from pyro_copula.inference import role_fits, training
 from pyro_copula.inference.role_report import MODELS
 
@@ -453,6 +453,16 @@ def test_unconverged_fits_are_said():
     roles = quick_roles(folds=2, schedule=pc.Schedule(max_epochs=5))
     assert roles.unconverged == 8
     assert "8 of 8 fits stopped while still improving" in repr(roles)
+
+
+def test_nearly_singular_fits_are_counted(monkeypatch):
+    def warned(law):
+        warnings.warn(ConditioningWarning(1e12), stacklevel=2)
+
+    monkeypatch.setattr("pyro_copula.inference.fitting.warn_if_nearly_singular", warned)
+    roles = quick_roles(folds=2)
+    assert roles.nearly_singular == 8
+    assert "8 of 8 fits ended at a nearly singular precision" in repr(roles)
 
 
 def test_a_node_that_alone_hides_a_role_is_named():
