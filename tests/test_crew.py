@@ -179,6 +179,17 @@ def test_processes_that_went_different_ways(monkeypatch):
         Crew(0, 2).sum(lambda: [np.ones(2)])
 
 
+def test_what_the_first_process_could_not_make(monkeypatch):
+    """Every process has the error, the first one too."""
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", lambda *_, **__: None)
+
+    def work():
+        raise pc.errors.FitFileError("fit.checkpoint", "is damaged", "Delete it.")
+
+    with pytest.raises(pc.errors.FitFileError, match="is damaged"):
+        Crew(0, 2).first(work)
+
+
 def test_rows_of_a_crew_share_the_pairs_of_edges():
     from pyro_copula.linalg.iterative.controls import Control
     from pyro_copula.linalg.iterative.operator import Operator

@@ -16,6 +16,7 @@ from pyro.infer.autoguide import AutoMultivariateNormal
 import pyro_copula as pc
 from pyro_copula import CopulaGNN, Ensemble, Schedule, fit, load_fit
 from pyro_copula.errors import FitFileError, InvalidArgumentError
+from pyro_copula.inference.files import read_record, write_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
 
@@ -127,6 +128,25 @@ def test_saving_and_loading(tmp_path, restarts):
     with pytest.raises(FitFileError, match="cannot be read"):
         load_fit(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_that_were_made_up(tmp_path):
+    """The checksum is right, and what it is of is not."""
+    path = tmp_path / "result.fit"
+    write_record(path, "fit", [1, 2])
+    with pytest.raises(FitFileError, match="holds no record"):
+        load_fit(path)
+    write_record(path, "fit", {"version": torch.Size([1]), "dtype": torch.float32})
+    with pytest.raises(FitFileError, match="cannot be decoded") as caught:
+        load_fit(path)
+    assert "a dtype" in str(caught.value.__cause__)
+    data = example()
+    found = fit(CopulaGNN("linear", "normal", "car"), data, data.observed, restarts=2)
+    found.save(path)
+    record = read_record(path, "ensemble")
+    write_record(path, "ensemble", {**record, "settings": {"restarts": "two"}})
+    with pytest.raises(FitFileError, match="lacks a part of an ensemble"):
+        load_fit(path)
 
 
 def test_a_fit_with_an_own_module_needs_it_again(tmp_path):
