@@ -1,7 +1,8 @@
 """Regenerates the tables and figures: ``python experiments/run.py table2 --jobs 2``.
 
-Finished trials are kept in ``experiments/work`` and skipped by the next start; the tables are
-written from the committed records in ``experiments/results``.
+Finished trials are kept in ``experiments/work`` and, at the end of a run, in the committed records
+in ``experiments/results``; the next start skips what either has, on another machine too. The tables
+are written from the committed records.
 """
 
 from __future__ import annotations
@@ -73,10 +74,13 @@ def _run(name: str, arguments: argparse.Namespace, out: Path) -> bool:
         columns=arguments.datasets,
         smoke=arguments.smoke,
     )
-    outcome = runner.run(todo, tables.execute)
+    path = out / "results" / f"{name}.jsonl"
+    known = {r["key"]: r for r in trials.read_records(name, path)}
+    outcome = runner.run(todo, tables.execute, known=known, together=tables.TOGETHER)
     print(f"{name}: {outcome}", file=sys.stderr)
-    kept = (r for r in runner.records(name) if tables.is_current(r, smoke=arguments.smoke))
-    trials.compact(kept, out / "results" / f"{name}.jsonl")
+    known |= {r["key"]: r for r in runner.records(name)}
+    kept = (r for r in known.values() if tables.is_current(r, smoke=arguments.smoke))
+    trials.compact(kept, path)
     return bool(outcome.failed)
 
 

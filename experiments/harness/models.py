@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 import pyro_copula as pc
 from pyro_copula.errors import MidpointWarning
 
-from . import baselines, published
+from . import baselines, fleet, published
 from .problems import Problem
 from .trials import Trial
 
@@ -199,9 +199,15 @@ def run_model(trial: Trial, problem: Problem) -> dict[str, float]:
 
 
 def _run_published(trial: Trial, problem: Problem) -> dict[str, float]:
+    result = _fit_published(trial, problem, limited(trial, PUBLISHED_SCHEDULE))
+    published.set_residual_scale(result, problem.train)
+    return _scores(result, problem, trial.seed)
+
+
+def _fit_published(trial: Trial, problem: Problem, schedule: pc.Schedule) -> Any:
     network, precision = PAPER[trial.model]
     y_train = problem.data.y[problem.train]
-    result = pc.fit(
+    return pc.fit(
         published.published_model(network, precision, problem.data, counts=problem.counts),
         problem.data,
         problem.observed,
@@ -209,12 +215,41 @@ def _run_published(trial: Trial, problem: Problem) -> dict[str, float]:
         seed=trial.seed,
         lr=[float(lr) for lr in trial.option("lr", (0.01, 0.001))],
         optimizer=published.one_group_adam,
-        schedule=limited(trial, PUBLISHED_SCHEDULE),
+        schedule=schedule,
         judge=published.published_judge(y_train, counts=problem.counts),
         progress=False,
     )
-    published.set_residual_scale(result, problem.train)
-    return _scores(result, problem, trial.seed)
+
+
+def can_join_a_fleet(trial: Trial) -> bool:
+    """Whether the model can be trained beside others: see :mod:`harness.fleet`."""
+    return (
+        trial.model in PAPER
+        and PAPER[trial.model][0] in fleet.NETWORKS
+        and len(trial.option("lr", ())) == 1
+    )
+
+
+def run_fleet(trials: Sequence[Trial], problems: Sequence[Problem]) -> list[dict[str, float]]:
+    """The metrics of trials of one published model on data sets of one size.
+
+    Args:
+        trials: Trials that differ in their data and seeds only.
+        problems: Their data.
+    """
+    members = []
+    for trial, problem in zip(trials, problems):
+        # A look comes before the first step, so that this is the first state.
+        first = _fit_published(trial, problem, pc.Schedule(max_epochs=1))
+        members.append(fleet.Member(problem, first))
+    schedule = limited(trials[0], PUBLISHED_SCHEDULE)
+    network, lr = PAPER[trials[0].model][0], float(trials[0].option("lr")[0])
+    fleet.train_together(members, network, lr, schedule)
+    metrics = []
+    for trial, member in zip(trials, members):
+        published.set_residual_scale(member.fit, member.problem.train)
+        metrics.append(_scores(member.fit, member.problem, trial.seed))
+    return metrics
 
 
 def _run_row(trial: Trial, problem: Problem) -> dict[str, float]:

@@ -50,6 +50,19 @@ class _Product(torch.autograd.Function):
         return torch.from_numpy(ctx.matrix @ grad.numpy()), None
 
 
+def _times(matrix: Any, x: Tensor) -> Tensor:
+    """The product with a scipy matrix, or with a dense one."""
+    return matrix @ x if isinstance(matrix, Tensor) else _Product.apply(x, matrix)
+
+
+def _hold(module: nn.Module, matrix: Any) -> None:
+    """Keeps a matrix, which has no derivative; a dense one as a buffer."""
+    if isinstance(matrix, Tensor):
+        module.register_buffer("matrix", matrix, persistent=False)
+    else:
+        module.matrix = matrix
+
+
 def normalised_adjacency(graph: pc.Graph) -> Any:
     """``(D + I)^-1/2 (A + I) (D + I)^-1/2``, which a graph convolution multiplies by."""
     matrix = graph.to_scipy().astype(np.float64) + scipy.sparse.eye(graph.num_nodes)
@@ -62,13 +75,13 @@ class _Convolution(nn.Module):
 
     def __init__(self, matrix: Any, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.matrix = matrix
+        _hold(self, matrix)
         self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
         self.bias = nn.Parameter(torch.zeros(out_channels))
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Product.apply(x @ self.weight, self.matrix) + self.bias
+        return _times(self.matrix, x @ self.weight) + self.bias
 
     def of_product(self, product: Tensor) -> Tensor:
         """The same, given the product of the matrix and the features."""
@@ -112,12 +125,12 @@ class _APPNP(_MLP):
 
     def __init__(self, matrix: Any, width: int, out: int) -> None:
         super().__init__(matrix, width, out)
-        self.matrix = matrix
+        _hold(self, matrix)
 
     def forward(self, x: Tensor, product: Tensor) -> Tensor:
         start = state = super().forward(x, product)
         for _ in range(10):
-            state = 0.9 * _Product.apply(state, self.matrix) + 0.1 * start
+            state = 0.9 * _times(self.matrix, state) + 0.1 * start
         return state
 
 

@@ -8,10 +8,13 @@ from typing import Any
 
 from . import acceptance, discrete, models, pilot
 from .problems import COUNTS, ELECTION, TAUS, VARIANCES, load
-from .trials import Trial
+from .trials import Together, Trial
 
 PAPER_ROWS = pilot.ROWS
 FIGURE_ROWS = ("MLP", "GCN", "SAGE", "GAT", "APPNP")
+
+#: How many simulated data sets are fitted side by side: more of them leave the cache.
+FLEET = 16
 
 #: The learning rate of a published model where the pilot fixed it; both are tried elsewhere.
 PILOT_RATES = pilot.committed()
@@ -181,6 +184,33 @@ def execute(trial: Trial) -> dict[str, Any]:
         if trial.table in STUDIES:
             return STUDIES[trial.table].execute(trial)
         return models.run_model(trial, load(trial.dataset, trial.option("split", trial.seed)))
+
+
+def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
+    """Trials in groups that are run at once: published models on simulated data, by model."""
+    groups: list[list[Trial]] = []
+    open_groups: dict[tuple[Any, ...], list[Trial]] = {}
+    for trial in todo:
+        if trial.dataset[1] != ":" or not models.can_join_a_fleet(trial):
+            groups.append([trial])
+            continue
+        kind = (trial.table, trial.model, trial.options)
+        group = open_groups.get(kind)
+        if group is None or len(group) == FLEET:
+            group = open_groups[kind] = []
+            groups.append(group)
+        group.append(trial)
+    return groups
+
+
+def execute_fleet(group: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The metrics of the trials of such a group."""
+    with models.one_thread():
+        return models.run_fleet(group, [load(trial.dataset, trial.seed) for trial in group])
+
+
+#: How the runner runs trials of a table at once.
+TOGETHER = Together(fleets, execute_fleet)
 
 
 def all_names() -> tuple[str, ...]:

@@ -9,12 +9,13 @@ tried again at the next start.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -59,6 +60,22 @@ class Trial:
     def option(self, name: str, default: Any = None) -> Any:
         """The value of an option."""
         return dict(self.options).get(name, default)
+
+
+Execute = Callable[[Trial], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Together:
+    """How to run several trials at once, where that is faster.
+
+    Attributes:
+        groups: Splits trials into groups; a group of one is run by itself.
+        execute: Gives the metrics of the trials of a group.
+    """
+
+    groups: Callable[[Sequence[Trial]], Sequence[Sequence[Trial]]]
+    execute: Callable[[Sequence[Trial]], list[dict[str, Any]]]
 
 
 @dataclass
@@ -116,20 +133,32 @@ class Runner:
         self.jobs, self.backend, self.address = jobs, backend, address
         self.progress = progress
 
-    def run(self, trials: Iterable[Trial], execute: Callable[[Trial], dict[str, Any]]) -> Outcome:
+    def run(
+        self,
+        trials: Iterable[Trial],
+        execute: Execute,
+        *,
+        known: Container[str] = (),
+        together: Together | None = None,
+    ) -> Outcome:
         """Runs the trials that have no record yet.
 
         Args:
             trials: The trials.
             execute: Gives the metrics of a trial; runs in another process.
+            known: Keys of trials whose records are kept elsewhere.
+            together: How to run several at once.
         """
         from joblib import Parallel, delayed
         from tqdm.auto import tqdm
 
         trials = list(dict.fromkeys(trials))
-        todo = [trial for trial in trials if not self.path(trial).exists()]
-        for trial in set(trials).difference(todo):
+        kept = [trial for trial in trials if self.path(trial).exists()]
+        for trial in kept:
             read_trial(self.path(trial))  # a damaged record is found now, not after hours of work
+        done = {trial.key for trial in kept}
+        todo = [t for t in trials if t.key not in done and t.key not in known]
+        groups = [(trial,) for trial in todo] if together is None else together.groups(todo)
         outcome = Outcome(skipped=len(trials) - len(todo))
         survive_replacements()
         with (
@@ -142,7 +171,8 @@ class Runner:
                 pre_dispatch=self.jobs,
                 batch_size=1,
             )
-            for record in parallel(delayed(run_trial)(trial, execute) for trial in todo):
+            work = (delayed(run_group)(group, execute, together) for group in groups)
+            for record in itertools.chain.from_iterable(parallel(work)):
                 self.keep(record)
                 if "error" in record:
                     outcome.failed.append(record)
@@ -216,10 +246,32 @@ def read_trial(path: Path) -> dict[str, Any]:
     return record
 
 
-def run_trial(trial: Trial, execute: Callable[[Trial], dict[str, Any]]) -> dict[str, Any]:
+def run_group(
+    group: Sequence[Trial], execute: Execute, together: Together | None
+) -> list[dict[str, Any]]:
+    """The records of a group of trials; if they fail together, each is run by itself."""
+    if together is None or len(group) == 1:
+        return [run_trial(trial, execute) for trial in group]
+    start = time.perf_counter()
+    try:
+        metrics = together.execute(group)
+    except Exception:  # one of them may be at fault: its own run says which, and why
+        return [run_trial(trial, execute) for trial in group]
+    seconds = (time.perf_counter() - start) / len(group)
+    return [
+        {**_description(trial), "metrics": own, "seconds": seconds}
+        for trial, own in zip(group, metrics)
+    ]
+
+
+def _description(trial: Trial) -> dict[str, Any]:
+    parts = {"key": trial.key, **asdict(trial), "options": dict(trial.options)}
+    return {**parts, "versions": versions()}
+
+
+def run_trial(trial: Trial, execute: Execute) -> dict[str, Any]:
     """The record of a trial: what it was, its metrics or its error, the time it took."""
-    record = {"key": trial.key, **asdict(trial), "options": dict(trial.options)}
-    record["versions"] = versions()
+    record = _description(trial)
     start = time.perf_counter()
     try:
         record["metrics"] = execute(trial)
@@ -313,16 +365,20 @@ def read_compact(path: Path) -> list[dict[str, Any]]:
     Raises:
         InvalidArgumentError: If a line is damaged.
     """
+    return _lines(path)[1:]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of records, each of them checked."""
     if not path.exists():
         return []
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
-        parts = _ROW if number > 1 else {"protocol": int}
-        if not isinstance(row, dict) or not _has(row, parts):
+        if not isinstance(row, dict) or not (_is_row(row, rows[0]) if rows else _is_header(row)):
             raise InvalidArgumentError(
                 "results",
                 "a folder with whole records",
@@ -330,7 +386,41 @@ def read_compact(path: Path) -> list[dict[str, Any]]:
                 "Restore it from git, or run the table again.",
             )
         rows.append(row)
-    return rows[1:]
+    return rows
+
+
+def _is_header(row: dict[str, Any]) -> bool:
+    whole = _has(row, {"protocol": int, "versions": list})
+    return whole and all(isinstance(known, dict) for known in row["versions"])
+
+
+def _is_row(row: dict[str, Any], header: dict[str, Any]) -> bool:
+    version = row.get("version", 0)
+    whole = _has(row, _ROW) and isinstance(row.get("options", {}), dict)
+    return whole and type(version) is int and 0 <= version < len(header["versions"])
+
+
+def read_records(table: str, path: Path) -> list[dict[str, Any]]:
+    """The same rows as records of trials, with their keys and versions.
+
+    Args:
+        table: The table that the file is of.
+        path: The file; no records if there is none.
+
+    Raises:
+        InvalidArgumentError: If a line is damaged.
+    """
+    header, *rows = _lines(path) or [{}]
+    if header.get("protocol") != PROTOCOL:
+        return []
+    records = []
+    for row in rows:
+        options = tuple(sorted(row.get("options", {}).items()))
+        trial = Trial(table, row["dataset"], row["model"], row["seed"], options)
+        parts = {"options": dict(options), "versions": header["versions"][row.get("version", 0)]}
+        parts |= {name: row[name] for name in ("metrics", "seconds")}
+        records.append({"key": trial.key, **asdict(trial), **parts})
+    return records
 
 
 def _rounded(value: Any) -> Any:

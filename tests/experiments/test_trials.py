@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from harness import trials
-from harness.trials import Runner, Trial, compact, read_compact
+from harness.trials import Runner, Together, Trial, compact, read_compact, read_records
 
 from pyro_copula.errors import InvalidArgumentError
 
@@ -152,6 +152,56 @@ def test_compact_keeps_what_matters(tmp_path):
     first = path.read_bytes()
     compact(reversed(list(runner.records("t"))), path)
     assert path.read_bytes() == first
+
+
+def test_a_run_goes_on_from_committed_records(tmp_path):
+    runner = Runner(tmp_path / "one machine", progress=False)
+    runner.run(some(3), squared)
+    path = tmp_path / "t.jsonl"
+    compact(runner.records("t"), path)
+    known = {record["key"]: record for record in read_records("t", path)}
+    assert known == {record["key"]: record for record in runner.records("t")} | known
+    assert [known[trial.key]["metrics"]["square"] for trial in some(3)] == [0.0, 1.0, 4.0]
+    other = Runner(tmp_path / "another machine", progress=False)
+    outcome = other.run(some(5), squared, known=known)
+    assert (outcome.finished, outcome.skipped) == (2, 3)
+    before = path.read_bytes()
+    compact(known.values(), path)
+    assert path.read_bytes() == before
+    assert read_records("t", tmp_path / "none.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("versions", "version"), ('"seed":1', '"seed":"1"'), ('"lr"', '"lr')]
+)
+def test_damaged_committed_records_are_refused(tmp_path, old, new):
+    runner = Runner(tmp_path, progress=False)
+    runner.run(some(3), squared)
+    path = tmp_path / "t.jsonl"
+    compact(runner.records("t"), path)
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InvalidArgumentError, match="damaged in line"):
+        read_records("t", path)
+
+
+def pairs(todo):
+    return [todo[k : k + 2] for k in range(0, len(todo), 2)]
+
+
+def both(group):
+    if any(trial.seed == 5 for trial in group):
+        raise ArithmeticError("one of them")
+    return [{**squared(trial), "together": float(len(group))} for trial in group]
+
+
+def test_trials_of_a_group_run_together_or_else_one_by_one(tmp_path):
+    runner = Runner(tmp_path, progress=False)
+    outcome = runner.run(some(7), odd_fails, together=Together(pairs, both))
+    kept = {record["seed"]: record["metrics"] for record in runner.records("t")}
+    assert {seed for seed in kept if "together" in kept[seed]} == {0, 1, 2, 3}
+    assert {seed for seed in kept if "together" not in kept[seed]} == {4, 6}
+    assert [record["seed"] for record in outcome.failed] == [5]
+    assert "seed 5 is odd" in str(outcome)
 
 
 def test_dask_cluster(tmp_path):
