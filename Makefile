@@ -16,9 +16,12 @@ test: $(STAMP) lint
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m slow
 
-# Every test in one run, with coverage; what they went through is written if all of them pass.
+# Every test in one run, with coverage; what they went through is written if all of them pass, and
+# quoted in the README if they saw every error.
 test-all: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m 'slow or not slow' --cov --cov-report= --reliability experiments/results/reliability.json
+	$(BIN)/python tests/error_paths.py
+	$(BIN)/python tests/reliability.py
 
 # One or some of them: make notebooks NOTEBOOKS="01_quickstart 02_copulas_from_scratch"
 notebooks: $(STAMP)

@@ -1,9 +1,9 @@
 """A pytest plugin that adds up what a run went through: ``pytest --reliability FILE``.
 
-``make test-all`` runs every test with it and writes ``experiments/results/reliability.json``; the
-README quotes `sentences` of that file. Counts come from the fixture ``tally`` of conftest.py, and
-the cases of hypothesis are counted here. A run that fails writes nothing and leaves the file of an
-earlier run alone.
+``make test-all`` runs every test with it, writes ``experiments/results/reliability.json``, and then
+``python tests/reliability.py`` puts the `sentences` of that file between two marks in the README.
+Counts come from the fixture ``tally`` of conftest.py, and the cases of hypothesis are counted here.
+A run that fails writes nothing and leaves the file of an earlier run alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,6 +23,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Where `make test-all` writes, and what the README quotes.
 RESULTS = ROOT / "experiments" / "results" / "reliability.json"
+README = ROOT / "README.md"
+#: Between these two lines of the README are the sentences, and nothing before the first run.
+MARKS = ("<!-- the next lines: python tests/reliability.py -->\n", "<!-- end of those lines -->\n")
 #: How every test is selected, the slow ones too.
 ALL = "slow or not slow"
 PACKAGES = ("pyro-copula", "torch", "pyro-ppl", "numpy", "scipy", "numba", "torch-geometric")
@@ -199,19 +202,29 @@ def write(file: Path, summary: dict[str, Any]) -> None:
         part.unlink(missing_ok=True)
 
 
-def sentences(summary: dict[str, Any]) -> list[str]:
+def sentences(summary: dict[str, Any]) -> str:
     """The lines that the README quotes."""
     tests, counts, covered = summary["tests"], summary["counts"], summary["coverage"]
-    lines = [f"- {tests['passed']:,} tests passed, {tests['skipped']:,} skipped."]
+    lines = [f"{tests['passed']:,} tests passed, {tests['skipped']:,} skipped."]
     if counts:
         listed = [f"{number:,} {name}" for name, number in counts.items()]
-        lines.append(f"- In them: {', '.join(listed)}.")
-    reached = f"- Lines and branches reached: {covered['percent']:.1f}%"
+        lines.append(f"In them: {', '.join(listed)}.")
+    reached = f"Lines and branches reached: {covered['percent']:.1f}%"
     if "raises" in summary:
-        reached += ", statements that raise: {} of {}".format(*summary["raises"])
-    return [*lines, f"{reached} (compiled kernels are not counted)."]
+        reached += "; statements that raise an error: {} of {}".format(*summary["raises"])
+    lines.append(f"{reached} (compiled kernels are not counted).")
+    return "".join(textwrap.fill(f"- {line}", 100, subsequent_indent="  ") + "\n" for line in lines)
+
+
+def quoting(readme: str, quoted: str) -> str:
+    """The text of the README with other lines between the marks."""
+    before, found, rest = readme.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not (found and end):
+        raise ValueError("README.md has no place for the lines: " + " ".join(MARKS))
+    return before + found + quoted + end + after
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
-    print(*sentences(json.loads(path.read_text())), sep="\n")
+    README.write_text(quoting(README.read_text(), sentences(json.loads(RESULTS.read_text()))))
+    print(f"quoted in {README}")

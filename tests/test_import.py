@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+from unmeasured import environment
+
 import pyro_copula as pc
 
 #: How much longer importing the package may take than importing what it stands on.
@@ -41,7 +43,11 @@ print(json.dumps({
 
 def test_import_is_pure_and_light():
     output = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     found = json.loads(output)
     assert found["pure"]

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from reliability import RESULTS, sentences
+from error_paths import MINIMUM
+from reliability import MARKS, README, RESULTS, quoting, sentences
 
 TESTS = Path(__file__).parent
 #: A small project of its own, run as this one is: two processes, coverage, and a tally.
@@ -104,24 +105,49 @@ def test_a_failed_run_leaves_the_file_alone(run):
     assert "is left as it was" in ended.stdout
 
 
+SUMMARY = {
+    "tests": {"passed": 2345, "skipped": 6, "xfailed": 0},
+    "counts": {"fuzz inputs": 12000, "kills survived": 150},
+    "coverage": {"percent": 97.26, "lines": [9, 10], "branches": [5, 6]},
+    "raises": [310, 312],
+}
+
+
 def test_sentences_say_every_figure():
-    summary = {
-        "tests": {"passed": 2345, "skipped": 6, "xfailed": 0},
-        "counts": {"fuzz inputs": 12000, "kills survived": 150},
-        "coverage": {"percent": 97.26, "lines": [9, 10], "branches": [5, 6]},
-        "raises": [310, 312],
-    }
-    text = "\n".join(sentences(summary))
+    text = sentences(SUMMARY)
     for figure in ("2,345", "6 skipped", "12,000 fuzz inputs", "150 kills", "97.3%", "310 of 312"):
         assert figure in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_sentences_take_the_place_of_the_earlier_ones():
+    readme = f"# Title\n\n{MARKS[0]}old\n{MARKS[1]}\n## Next\n"
+    once = quoting(readme, sentences(SUMMARY))
+    assert once == f"# Title\n\n{MARKS[0]}{sentences(SUMMARY)}{MARKS[1]}\n## Next\n"
+    assert quoting(once, sentences(SUMMARY)) == once
+    for broken in ("# Title\n", MARKS[0], MARKS[1], MARKS[1] + MARKS[0]):
+        with pytest.raises(ValueError, match="no place"):
+            quoting(broken, "")
 
 
 def test_the_readme_quotes_the_last_run():
-    readme = (TESTS.parent / "README.md").read_text()
-    if not RESULTS.exists():
-        assert "tests passed" not in readme  # no figure without its source
-        return
+    """Before the first one it has no figures: nothing is claimed that was not measured."""
+    quoted = sentences(json.loads(RESULTS.read_text())) if RESULTS.exists() else ""
+    readme = README.read_text()
+    assert quoting(readme, quoted) == readme, "run `python tests/reliability.py`"
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="`make test-all` has not been run to its end")
+def test_the_last_run_went_through_what_was_promised():
     summary = json.loads(RESULTS.read_text())
     assert summary["complete"]
-    for line in sentences(summary):
-        assert line in readme, f"not in README.md: {line}"
+    assert summary["tests"]["passed"] > 4000
+    counts = summary["counts"]
+    assert counts["kills survived"] >= 50
+    assert counts["fuzz inputs"] >= 10_000
+    assert counts["fits of a soak"] >= 2000
+    assert counts["nodes of the largest fit"] >= 1_000_000
+    assert counts["property cases"] >= 400
+    assert summary["coverage"]["percent"] >= MINIMUM
+    reached, total = summary["raises"]
+    assert reached == total > 300

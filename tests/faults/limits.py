@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from unmeasured import environment
+
 HERE = Path(__file__).parent
 
 #: The user that owns nothing.
@@ -27,7 +29,7 @@ os.environ["MPLBACKEND"] = "Agg"
 import torch
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 import limits
 from pathlib import Path
 folder = Path(sys.argv[2])
@@ -74,6 +76,7 @@ def run(program: str, folder: Path) -> dict[str, str]:
     """Runs a program after :data:`PRELUDE`; what it prints, by the first word of each line."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + program, str(HERE), str(folder)],
+        env=environment(),  # coverage could write only half of its file, or nothing
         capture_output=True,
         text=True,
         timeout=300,

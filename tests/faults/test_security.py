@@ -20,10 +20,12 @@ import torch
 from harness import trials
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import pyro_copula as pc
 from pyro_copula import datasets
 from pyro_copula.cli import fit_files, graph_tables, outputs
+from pyro_copula.cli.main import app
 from pyro_copula.datasets import sources
 from pyro_copula.errors import ChecksumError, FitFileError
 
@@ -288,19 +290,50 @@ def test_a_table_is_read_back_as_it_was(tmp_path_factory, ids):
     assert all(len(row) == 2 for row in rows)
 
 
-def test_cells_are_data(tmp_path):
-    """A cell with a command, a path or a formula is an id, and nothing else."""
-    ids = ["=cmd|' /C calc'!A0", "$(touch executed)", "`touch executed`", "../../etc/passwd"]
-    ids += ["__import__('os').system('touch executed')", "{0.__class__}", "%s%n", "<script>"]
-    ids += [f"n{k}" for k in range(12)]
-    path, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+#: Commands, paths and formulas.
+EVIL = ["=cmd|' /C calc'!A0", "$(touch executed)", "`touch executed`", "../../etc/passwd"]
+EVIL += ["__import__('os').system('touch executed')", "{0.__class__}", "%s%n", "<script>"]
+EVIL += ["/evil", "..", "+1+1", "@SUM(A1)"]
+
+
+def write_tables(folder, ids, column="x"):
+    """The two tables of a graph; the nodes with an evil name have no value yet."""
+    path, edges = folder / "nodes.csv", folder / "edges.csv"
+    rows = [[name, k % 5, "" if name in EVIL else k % 3] for k, name in enumerate(ids)]
     with open(path, "w", newline="") as file:
-        csv.writer(file).writerows(
-            [["id", "x", "y"], *([name, k, "" if k == 5 else k] for k, name in enumerate(ids))]
-        )
+        csv.writer(file).writerows([["id", column, "y"], *rows])
     with open(edges, "w", newline="") as file:
         csv.writer(file).writerows([["a", "b"], *itertools.pairwise(ids)])
+    return path, edges
+
+
+def test_cells_are_data(tmp_path):
+    """A cell with a command, a path or a formula is an id, and nothing else."""
+    ids = [*EVIL, *(f"n{k}" for k in range(12))]
+    path, edges = write_tables(tmp_path, ids)
     found = graph_tables.read_nodes(path, "y")
     assert found.ids == ids
     assert len(graph_tables.read_edges(edges, ids).pairs) == len(ids) - 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["edges.csv", "nodes.csv"]
+
+
+def test_a_command_over_such_cells_writes_its_results_and_nothing_else(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    fit, short = pc.fit, pc.Schedule(max_epochs=5)
+    monkeypatch.setattr(pc, "fit", lambda *a, **k: fit(*a, **{**k, "schedule": short}))
+    ids = [*EVIL, *(f"n{k}" for k in range(20))]
+    path, edges = write_tables(folder, ids, column="=../../evil")
+    words = ["fit", "--nodes", path, "--edges", edges, "--target", "y", "--out", folder / "out"]
+    words += ["--backbone", "linear", "--marginal", "normal"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    there = sorted(str(file.relative_to(folder)) for file in kept(tmp_path))
+    results = ["fit.pyrocopula", "picture.png", "predictions.csv", "summary.txt"]
+    assert there == ["edges.csv", "nodes.csv", *(f"out/{name}" for name in results)]
+    with open(folder / "out" / "predictions.csv", newline="", encoding="utf-8") as file:
+        cells = [row[0] for row in csv.reader(file)][1:]
+    assert [outputs.original(cell) for cell in cells] == EVIL
+    assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
+    assert pc.load_fit(folder / "out" / "fit.pyrocopula").predict().mean.isfinite().all()

@@ -94,15 +94,17 @@ def check_killing(mortal, tmp_path, kind, kills, pieces):
     assert os.stat(tmp_path / "state").st_mtime_ns == state  # all of it was finished: nothing ran
 
 
-def test_a_killed_fit_ends_in_the_same_state(mortal, tmp_path):
+def test_a_killed_fit_ends_in_the_same_state(mortal, tmp_path, tally):
     check_killing(mortal, tmp_path, "mle", kills=6, pieces=8)
+    tally("kills survived", 6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "pieces"), [("mle", 30), ("map", 20), ("svi", 20), ("nuts", 3)])
-def test_a_fit_killed_many_times_ends_in_the_same_state(mortal, tmp_path, kind, pieces):
+def test_a_fit_killed_many_times_ends_in_the_same_state(mortal, tmp_path, kind, pieces, tally):
     # of NUTS a kill loses the chain it hits, so it needs longer moments to get on at all
     check_killing(mortal, tmp_path, kind, kills=25, pieces=pieces)
+    tally("kills survived", 25)
 
 
 def checkpointed(path, data=None, model=None, **options):

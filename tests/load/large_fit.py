@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import psutil
 import torch
+from peak_memory import peak_memory
 from torch_geometric.data import Data
 
 import pyro_copula as pc
@@ -56,7 +56,7 @@ def main(side: int, steps: int) -> None:
         "checks": len(promised),
         "before": before,
         "promised": max(promised, default=0),
-        "peak": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "peak": peak_memory(),
         "after": process.memory_info().rss,
         "seconds": round(time.monotonic() - started, 1),
     }

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from load_environment import environment
+from unmeasured import environment
 
 PROGRAM = Path(__file__).with_name("at_once.py")
 AT_ONCE = 4

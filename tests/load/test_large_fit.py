@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from load_environment import environment
+from unmeasured import environment
 
 PROGRAM = Path(__file__).with_name("large_fit.py")
 
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("large_fit.py")
 def measured(side: int, steps: int) -> dict:
     ended = subprocess.run(
         [sys.executable, str(PROGRAM), str(side), str(steps)],
-        env=environment(),
+        env=environment(PYTHONPATH=str(PROGRAM.parents[1])),
         capture_output=True,
         text=True,
         timeout=7200,

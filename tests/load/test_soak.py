@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from load_environment import environment
+from unmeasured import environment
 
 PROGRAM = Path(__file__).with_name("soak.py")
 #: A fit that is kept takes 78 kB and 290 objects of Python (measured), 140 MB and 520,000 objects

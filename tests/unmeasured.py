@@ -1,10 +1,11 @@
-"""How the load tests start processes whose time and memory they measure."""
+"""How tests start processes in which coverage is not measured."""
 
 from __future__ import annotations
 
 import os
 
-#: Coverage is measured in child processes by these, which takes time and memory of its own.
+#: What starts coverage in a child process. It takes time and memory of its own, which a test may
+#: be about, and it writes a file, which a test may forbid.
 MEASURING = ("COVERAGE_", "COV_CORE_")
 
 
