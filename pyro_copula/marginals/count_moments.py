@@ -102,10 +102,11 @@ class _SideSum:
             result[:, nodes] += self._middle(nodes, head[nodes], (count - EXACT)[nodes])
         return result
 
-    def terms(self, node: Tensor, j: Tensor) -> Tensor:
+    def terms(self, node: Tensor, j: Tensor, whole: bool = False) -> Tensor:
         """Return ``P_j`` of some nodes, stacked with ``(2 j + 1) P_j`` in front."""
         k = self.centre[node] + j if self.up else self.centre[node] - 1 - j
-        z = self.law.score_at(tuple(p[node] for p in self.parameters), k)
+        score = self.law.score_at_whole if whole else self.law.score_at
+        z = score(tuple(p[node] for p in self.parameters), k)
         x = (self.m[node] - z) / self.s[node]
         p = 0.5 * torch.erfc((-x if self.up else x) / math.sqrt(2.0))
         return torch.stack([p, (2 * j + 1) * p])
@@ -119,7 +120,7 @@ class _SideSum:
             node = torch.repeat_interleave(torch.arange(begin, begin + len(size)), size)
             first = torch.repeat_interleave(size.cumsum(0) - size, size)
             j = start[node] + (torch.arange(len(node)) - first)
-            result.index_add_(1, node, self.terms(node, j))
+            result.index_add_(1, node, self.terms(node, j, whole=True))
         return result
 
     def _middle(self, nodes: Tensor, start: Tensor, stop: Tensor) -> Tensor:

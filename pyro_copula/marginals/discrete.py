@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyro.distributions as dist
 import torch
 import torch.distributions as td
@@ -31,6 +32,7 @@ from ..special import (
 )
 from . import densities
 from .continuous import LOG_2, log1mexp
+from .count_scores import KernelScores
 from .registry import TINY, MarginalCDF, register_cdf, score_from_tail
 
 Parameters = tuple[Tensor, ...]
@@ -70,6 +72,10 @@ class CountCDF(MarginalCDF):
         upper = self.in_upper_half(parameters, k)
         return score_from_tail(self.either(parameters, k, upper), upper)
 
+    def score_at_whole(self, parameters: Parameters, k: Tensor) -> Tensor:
+        """Return the same for whole ``k``, which may be faster."""
+        return self.score_at(parameters, k)
+
     def guess(self, parameters: Parameters, z: Tensor) -> Tensor:
         """Return a number near the quantile of score ``z`` (Cornish and Fisher, 1938)."""
         mean, variance, _ = self.centre(parameters)
@@ -101,7 +107,7 @@ class CountCDF(MarginalCDF):
         return self.in_upper_half(self.parameters(d), value)
 
     def score(self, d: Any, value: Tensor) -> Tensor:
-        return self.score_at(self.parameters(d), value)
+        return self.score_at_whole(self.parameters(d), value)
 
     def icdf(self, d: Any, u: Tensor) -> Tensor:
         return self.from_score(d, ndtri_exp(u.log()))
@@ -114,8 +120,16 @@ class CountCDF(MarginalCDF):
 
 
 @register_cdf(td.Poisson)
-class PoissonCDF(CountCDF):
+class PoissonCDF(KernelScores, CountCDF):
     """``F(k) = Q(k + 1, rate)``, the upper regularised gamma function."""
+
+    def kernel(self, k: np.ndarray, parameters: list[np.ndarray], part: float) -> np.ndarray:
+        from ..special.count_kernels import poisson_scores  # loads numba
+
+        return poisson_scores(k, *parameters, part)
+
+    def with_parameters(self, *parameters: Tensor) -> Any:
+        return td.Poisson(parameters[0], validate_args=False)
 
     def parameters(self, d: Any) -> Parameters:
         return (d.rate.double(),)
@@ -161,8 +175,17 @@ class BetaTailCDF(CountCDF):
 
 
 @register_cdf(td.NegativeBinomial)
-class NegativeBinomialCDF(BetaTailCDF):
+class NegativeBinomialCDF(KernelScores, BetaTailCDF):
     """``F(k) = I_(1 - p)(total_count, k + 1)``."""
+
+    def kernel(self, k: np.ndarray, parameters: list[np.ndarray], part: float) -> np.ndarray:
+        from ..special.count_kernels import negative_binomial_scores  # loads numba
+
+        return negative_binomial_scores(k, *parameters, part)
+
+    def with_parameters(self, *parameters: Tensor) -> Any:
+        total, t = parameters
+        return td.NegativeBinomial(total, logits=-t, validate_args=False)
 
     def parameters(self, d: Any) -> Parameters:
         return d.total_count.double().clamp(min=1e-100), -success_logits(d)

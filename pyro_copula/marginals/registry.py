@@ -101,6 +101,10 @@ class MarginalCDF:
         """Return the log density where ``d.log_prob`` loses digits; None where it loses none."""
         return None
 
+    def midpoint(self, d: Any, value: Tensor) -> Tensor | None:
+        """Return the midpoint scores of counts, from a law that has them at once; else None."""
+        return None
+
     def bounds(self, d: Any) -> tuple[Tensor, Tensor]:
         """Return the first and last point of the support, infinite where there is none."""
         return support_bounds(d.support)

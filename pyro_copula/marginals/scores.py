@@ -76,23 +76,37 @@ def midpoint_score(d: Any, y: Tensor) -> Tensor:
     if not bool(discrete.any()):
         return normal_score(d, y)
     dtype = result_dtype(d, y)
+    law, base = lookup(d)
     value = full_value(d, y)
-    before = _before(d, value, discrete)
-    law, base, safe, _, is_last = inside_support(d, value)
-    # At the last point of the support `safe` is another point, so its tail says nothing.
-    upper = law.use_upper(base, safe) | is_last
-    log_p = _log_mean(log_tail(d, before, upper), log_tail(d, value, upper))
-    score = score_from_tail(log_p, upper)
+    score = law.midpoint(base, value)
+    if score is None:
+        score = midpoint_from_tails(d, value, discrete)
     if not bool(discrete.all()):
         score = torch.where(discrete, score, normal_score(d, value))
     return score.to(dtype)
 
 
+def midpoint_from_tails(d: Any, value: Tensor, discrete: Tensor) -> Tensor:
+    """Return the midpoint score from the tails at a value and at the one before it.
+
+    Args:
+        d: The marginals.
+        value: Values in float64, of full shape.
+        discrete: Which nodes are discrete.
+    """
+    before = _before(d, value, discrete)
+    law, base, safe, _, is_last = inside_support(d, value)
+    # At the last point of the support `safe` is another point, so its tail says nothing.
+    upper = law.use_upper(base, safe) | is_last
+    log_p = _log_mean(log_tail(d, before, upper), log_tail(d, value, upper))
+    return score_from_tail(log_p, upper)
+
+
 def _log_mean(first: Tensor, second: Tensor) -> Tensor:
-    """Return ``log((exp(first) + exp(second)) / 2)``; zero gradient where both are -inf."""
-    empty = (first == -torch.inf) & (second == -torch.inf)
-    first, second = torch.where(empty, 0.0, first), torch.where(empty, 0.0, second)
-    return torch.where(empty, -torch.inf, torch.logaddexp(first, second) - LOG_2)
+    """Return ``log((exp(first) + exp(second)) / 2)``, with all derivatives where one is -inf."""
+    alone = (first == -torch.inf) | (second == -torch.inf)
+    both = torch.logaddexp(torch.where(alone, 0.0, first), torch.where(alone, 0.0, second))
+    return torch.where(alone, torch.maximum(first, second), both) - LOG_2
 
 
 def _before(d: Any, y: Tensor, discrete: Tensor) -> Tensor:

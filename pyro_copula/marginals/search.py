@@ -75,7 +75,7 @@ def count_quantiles(
         if len(nodes):
             own = tuple(p[nodes] for p in parameters)
             k = first[nodes] + torch.arange(size, dtype=torch.float64)[:, None]  # (size, nodes)
-            table = law.score_at(own, torch.minimum(k, (upper[nodes] - 1).clamp(min=0.0)))
+            table = law.score_at_whole(own, torch.minimum(k, (upper[nodes] - 1).clamp(min=0.0)))
             table = torch.where(k < last[nodes], table, torch.inf).T.contiguous()
             place = torch.searchsorted(table, z[:, nodes].T.contiguous()).T
             result[:, nodes] = first[nodes] + place
@@ -93,7 +93,7 @@ def _each(law: CountCDF, parameters: Parameters, z: Tensor, lower: Tensor, upper
 
     def reached(k: Tensor, index: Tensor) -> Tensor:
         own = tuple(p[index % num_nodes] for p in parameters)
-        return law.score_at(own, k) >= flat[index]
+        return law.score_at_whole(own, k) >= flat[index]
 
     start = law.guess(parameters, z).flatten()
     ends = [end.expand(z.shape).flatten() for end in (lower, upper)]

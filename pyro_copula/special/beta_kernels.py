@@ -31,7 +31,7 @@ _QUADRATURE, _POSITIVE_SERIES, _SMALL_SERIES = 1, 2, 3
 
 
 @njit(cache=True, error_model="numpy")
-def _beta_log_weight(a: float, b: float, x: float, y: float, log_x: float, log_y: float) -> float:
+def beta_log_weight(a: float, b: float, x: float, y: float, log_x: float, log_y: float) -> float:
     """Return log(x**a y**b / B(a, b)), the log density of logit x; y is 1 - x."""
     gap = b * x - a * y
     u = gap / a
@@ -140,7 +140,7 @@ def _beta_lower(
     a: float, b: float, x: float, y: float, log_x: float, log_y: float, method: int
 ) -> tuple[float, float, float, float]:
     """Return log P, log(P / w), and the derivatives of log P in a and b, by one method."""
-    log_weight = _beta_log_weight(a, b, x, y, log_x, log_y)
+    log_weight = beta_log_weight(a, b, x, y, log_x, log_y)
     if method == _SMALL_SERIES:
         log_tail, partial_a, partial_b = _beta_small(a, b, x, log_x)
         return log_tail, log_tail - log_weight, partial_a, partial_b
@@ -277,9 +277,9 @@ def beta_log_weights(a: np.ndarray, b: np.ndarray, t: np.ndarray) -> np.ndarray:
         log_far = -math.log1p(decay)
         log_near = log_far - abs(t[i])
         if t[i] > 0.0:
-            out[i] = _beta_log_weight(a[i], b[i], far, near, log_far, log_near)
+            out[i] = beta_log_weight(a[i], b[i], far, near, log_far, log_near)
         else:
-            out[i] = _beta_log_weight(a[i], b[i], near, far, log_near, log_far)
+            out[i] = beta_log_weight(a[i], b[i], near, far, log_near, log_far)
     return out
 
 

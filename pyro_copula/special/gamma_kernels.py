@@ -29,7 +29,7 @@ from .kernels import (
 
 
 @njit(cache=True, error_model="numpy")
-def _gamma_log_weight(a: float, x: float) -> float:
+def gamma_log_weight(a: float, x: float) -> float:
     """Return log(x**a exp(-x) / Gamma(a)), the log density of log t at t = x."""
     if a < LARGE:
         return a * math.log(x) - x - math.lgamma(a)
@@ -109,7 +109,7 @@ def gamma_log_tail(a: float, x: float, upper: bool) -> tuple[float, float, float
     """
     if not (0.0 < a < math.inf and 0.0 < x < math.inf):
         return math.nan, math.nan, math.nan  # a negative shape would never leave a recurrence
-    log_weight = _gamma_log_weight(a, x)
+    log_weight = gamma_log_weight(a, x)
     from_upper = False
     if a < SMALL and x < 1.5:
         log_tail, partial = _gamma_small(a, x)
@@ -141,7 +141,7 @@ def gamma_log_weights(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return log(x**a exp(-x) / Gamma(a)) for flat arrays."""
     out = np.empty(a.size)
     for i in range(a.size):
-        out[i] = _gamma_log_weight(a[i], x[i]) if a[i] > 0.0 else np.nan
+        out[i] = gamma_log_weight(a[i], x[i]) if a[i] > 0.0 else np.nan
     return out
 
 
