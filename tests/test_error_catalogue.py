@@ -130,6 +130,13 @@ def particle(tmp_path, monkeypatch):
     counts(0.8, discrete="exact").log_prob(torch.zeros(4))
 
 
+def propagation(tmp_path, monkeypatch):
+    from pyro_copula.rectangle import probability
+
+    monkeypatch.setattr(probability, "MAX_SWEEPS", 1)
+    counts(0.8, discrete="ep").log_prob(torch.zeros(4))
+
+
 def training(tmp_path, monkeypatch):
     data = pc.simulate.paper_setting("b")
     model = pc.CopulaGNN("linear", "normal", "laplacian")
@@ -208,6 +215,7 @@ CASES = {
     "MidpointWarning": (midpoint, ()),
     "CutWarning": (cut, ("num_blocks",)),
     "ParticleWarning": (particle, ()),
+    "PropagationWarning": (propagation, ("sweeps",)),
     "TrainingError": (training, ("problem", "hint")),
     "CalibrationError": (calibration, ("replication", "seed", "error")),
     "DistributedError": (distributed, ("rank", "size", "reason")),

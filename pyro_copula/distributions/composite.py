@@ -30,7 +30,7 @@ class Composite(NodeDistribution):
         """The standard errors of ``pointwise_log_prob``, zero unless the iterative backend is used.
 
         They come from repetitions with other probes, and take about twice as long as the
-        pointwise densities themselves.
+        pointwise densities themselves. The noise of the exact rule's particles is not in them.
 
         Args:
             value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .. import marginals
-from ..errors import InvalidArgumentError, ParticleWarning
+from ..errors import InvalidArgumentError, ParticleWarning, PropagationWarning
 from .latent import Latent
 from .particle_conditional import ParticleConditional
 from .scores import log_standard_normal
@@ -48,6 +48,33 @@ def check_particles(num_particles: int | None, num_nodes: int) -> int:
             "num_particles", "a positive integer", repr(num_particles), "The default is 64."
         )
     return num_particles
+
+
+def check_seed(seed: int) -> int:
+    """The seed of the fixed uniforms."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidArgumentError(
+            "seed", "an integer from 0 on", repr(seed), "Leave it out for the usual numbers."
+        )
+    return seed
+
+
+def check_scores(scores: Any, count: int) -> str | Tensor:
+    """The name of the site of latent scores, or the scores themselves, one a latent node."""
+    if torch.is_tensor(scores):
+        if scores.is_floating_point() and scores.shape[-1:] == (count,):
+            return scores
+        found = f"shape {tuple(scores.shape)} and {scores.dtype}"
+    elif isinstance(scores, str) and scores:
+        return scores
+    else:
+        found = repr(scores)
+    raise InvalidArgumentError(
+        "scores",
+        f"the name of a site, or floating-point numbers of shape (*sample, *batch, {count})",
+        found,
+        "Leave it out: the site is then called 'scores'.",
+    )
 
 
 @lru_cache(maxsize=8)
@@ -116,7 +143,8 @@ class Row:
         if uniforms is None:
             count = self.precision.num_nodes
             uniforms = fixed_uniforms(count, self.num_particles, self.seed)
-        # Latent scores are sampled together with the parameters, on which sites would depend.
+        # Latent scores are sampled together with the parameters, on which sites would depend. Sites
+        # fixed beforehand would do: NUTS then samples rho better, and the level worse.
         guided = self.uniforms is None
         return Box(rest, lower, upper, uniforms[self.free], guided=guided)
 
@@ -227,9 +255,23 @@ def log_prob(copula: GaussianCopula, value: Any) -> Tensor:
             continue
         box = row.box
         parts.append(row.log_density() + (box.ep_log_prob() if approximate else box.log_prob()))
-        if not approximate and copula.scores is None:
+        if approximate:
+            _warn_if_unsettled(box)
+        elif copula.scores is None:
             _warn_if_poor(box)
     return (torch.stack(parts).reshape(leading) + beside).to(copula._dtype)
+
+
+def log_prob_error(copula: GaussianCopula, value: Any) -> Tensor:
+    """The Monte Carlo standard error of the particles, zero where there are none."""
+    with torch.no_grad():
+        rows, _, leading = rows_of(copula, value)
+        if copula.discrete != "exact":
+            return torch.zeros(leading, dtype=torch.float64)
+        errors = [
+            row.box.particles.standard_error if bool(row.boxed.any()) else 0.0 for row in rows
+        ]
+        return torch.tensor(errors, dtype=torch.float64).reshape(leading)
 
 
 def _warn_if_poor(box: Box) -> None:
@@ -243,6 +285,12 @@ def _warn_if_poor(box: Box) -> None:
             ParticleWarning,
             stacklevel=4,
         )
+
+
+def _warn_if_unsettled(box: Box) -> None:
+    sites = box.converged_sites
+    if not sites.settled:
+        warnings.warn(PropagationWarning(sites.change, sites.sweeps), stacklevel=4)
 
 
 def _components(row: Row, count: int | None) -> tuple[Tensor, Tensor]:
@@ -298,6 +346,7 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
     n = copula.num_nodes
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ParticleWarning)
+        warnings.simplefilter("ignore", PropagationWarning)
         if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
             return _differences(copula, value, observed)
         found = torch.stack([_row_pointwise(row) for row in rows]).reshape(*leading, n)

@@ -31,6 +31,7 @@ class ExactReport:
             cannot be trusted, unless the weights are nearly equal.
         ep_log_prob: Expectation propagation's answer.
         ep_sweeps: How many updates it took.
+        ep_settled: Whether they came to an end; if not, that answer may be off.
     """
 
     log_prob: float
@@ -40,6 +41,7 @@ class ExactReport:
     k_hat: float
     ep_log_prob: float
     ep_sweeps: int
+    ep_settled: bool = True
 
     @property
     def gap(self) -> float:
@@ -61,10 +63,11 @@ class ExactReport:
         verdict = "reliable" if self.reliable else "NOT reliable: use more particles"
         if math.isnan(self.k_hat):
             verdict = "too few particles to tell whether it is reliable"
+        unsettled = "" if self.ep_settled else " (which has not settled)"
         return (
             f"ExactReport(log_prob={self.log_prob:.4f} +- {self.standard_error:.2g}, "
             f"effective={self.effective_size:.0f} of {self.num_particles}, "
-            f"k_hat={self.k_hat:.2f}, ep={self.ep_log_prob:.4f}, {verdict})"
+            f"k_hat={self.k_hat:.2f}, ep={self.ep_log_prob:.4f}{unsettled}, {verdict})"
         )
 
 
@@ -93,4 +96,5 @@ def report(copula: GaussianCopula, value: Any) -> ExactReport:
             particles.k_hat,
             base + float(box.ep_log_prob()),
             box.converged_sites.sweeps,
+            box.converged_sites.settled,
         )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import marginals
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 
 #: The rules that ``discrete=`` takes.
 DISCRETE_RULES = ("midpoint", "exact", "ep", "augment")
@@ -28,7 +29,10 @@ def check_rule(discrete: str) -> str:
     rule = _ALIASES.get(discrete, discrete) if isinstance(discrete, str) else discrete
     if rule not in DISCRETE_RULES:
         raise InvalidArgumentError(
-            "discrete", f"one of {DISCRETE_RULES}", repr(discrete), 'Use discrete="midpoint".'
+            "discrete",
+            f"one of {DISCRETE_RULES}",
+            repr(discrete),
+            did_you_mean(discrete, (*DISCRETE_RULES, *_ALIASES), 'Use discrete="exact".'),
         )
     return rule
 

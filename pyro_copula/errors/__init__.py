@@ -11,6 +11,7 @@ from .approximations import (
     CutWarning,
     MidpointWarning,
     ParticleWarning,
+    PropagationWarning,
 )
 from .arguments import (
     GraphError,
@@ -72,6 +73,7 @@ __all__ = [
     "OutputError",
     "ParameterRangeError",
     "ParticleWarning",
+    "PropagationWarning",
     "PyroCopulaError",
     "PyroCopulaWarning",
     "SecondOrderError",

@@ -8,6 +8,7 @@ __all__ = [
     "CutWarning",
     "MidpointWarning",
     "ParticleWarning",
+    "PropagationWarning",
 ]
 
 
@@ -64,3 +65,30 @@ class ParticleWarning(PyroCopulaWarning):
         >>> issubclass(ParticleWarning, PyroCopulaWarning)
         True
     """
+
+
+class PropagationWarning(PyroCopulaWarning):
+    """Expectation propagation, the rule ``"ep"`` for discrete marginals, has not settled.
+
+    Args:
+        change: How far one more update would move a node's mean, in standard deviations.
+        sweeps: How many updates were made.
+
+    Example:
+        >>> print(PropagationWarning(0.78, 200))
+        Expectation propagation has not settled: after 200 updates, one more would move a node by
+          0.78 standard deviations. Its log density may be off.
+          Use discrete="exact", or compare with it: copula.exact_report(y) has both.
+    """
+
+    def __init__(self, change: float, sweeps: int) -> None:
+        self.change = change
+        self.sweeps = sweeps
+        super().__init__(
+            f"Expectation propagation has not settled: after {sweeps} updates, one more would move "
+            f"a node by\n  {change:.2g} standard deviations. Its log density may be off.\n  "
+            'Use discrete="exact", or compare with it: copula.exact_report(y) has both.'
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.change, self.sweeps)

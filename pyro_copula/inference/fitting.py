@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from ..crew import present_crew
-from ..errors import CutWarning, InvalidArgumentError, MidpointWarning, ParticleWarning
+from ..errors import (
+    CutWarning,
+    InvalidArgumentError,
+    MidpointWarning,
+    ParticleWarning,
+    PropagationWarning,
+)
 from ..models import CopulaGNN, NodeData
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
@@ -169,6 +175,7 @@ def fit(
         # A state on the way says nothing about the data: the fitted one is looked at below.
         warnings.simplefilter("ignore", MidpointWarning)
         warnings.simplefilter("ignore", ParticleWarning)
+        warnings.simplefilter("ignore", PropagationWarning)
         warnings.simplefilter("ignore", CutWarning)  # said once, above
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []

@@ -176,6 +176,8 @@ class GraphRoles:
             rest = torch.arange(len(better)) != place
             fold = None if self.fold is None else self.fold[rest]
             others = Gain.between(role, better[rest], worse[rest], fold)
+            if not others.sure and not others.lost:
+                continue
             found.append(
                 f"node {int(self.nodes[place])} makes most of the variance of {role!r} "
                 f"({float(better[place] - worse[place]):+.0f} nats): look at it; without it, "

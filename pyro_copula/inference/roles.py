@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
+from ..errors.spelling import did_you_mean
 from ..models import CopulaGNN, NodeData
 from ..models.families import automatic_family
 from .fitting import fit
@@ -157,7 +158,11 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "options",
             "options of CopulaGNN or of fit",
             f"{unknown[0]!r}",
-            f"Of the model: {sorted(of_model)}. Of the fit: {sorted(of_fit)}.",
+            did_you_mean(
+                unknown[0],
+                of_model | of_fit,
+                f"Of the model: {sorted(of_model)}. Of the fit: {sorted(of_fit)}.",
+            ),
         )
     return (
         {name: value for name, value in options.items() if name in of_model},

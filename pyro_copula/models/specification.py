@@ -84,6 +84,8 @@ def describe(arguments: Mapping[str, Any]) -> str:
         parts.insert(0, f"recipe={arguments['recipe']!r}")
     if arguments["nugget"]:
         parts.append("nugget=True")
+    if arguments["discrete"] != "midpoint":
+        parts.append(f"discrete={arguments['discrete']!r}")
     if arguments["exposure"] is not None:
         parts.append(f"exposure={arguments['exposure']!r}")
     if arguments["priors"]:

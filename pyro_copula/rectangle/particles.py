@@ -25,14 +25,19 @@ class Particles:
 
     @cached_property
     def log_mean(self) -> float:
-        """The logarithm of the mean weight."""
+        """The logarithm of the mean weight, minus infinity if all of them are zero."""
         top = float(self.log_weights.max())
+        if top == -math.inf:
+            return top
         return top + math.log(float(np.exp(self.log_weights - top).mean()))
 
     @cached_property
     def weights(self) -> np.ndarray:
         """The weights, with sum one."""
-        weights = np.exp(self.log_weights - self.log_weights.max())
+        top = self.log_weights.max()
+        weights = np.exp(self.log_weights - (top if top > -math.inf else 0.0))
+        if top == -math.inf:  # none of them can be told from another
+            weights += 1.0
         return weights / weights.sum()
 
     @property
@@ -42,9 +47,11 @@ class Particles:
 
     @property
     def standard_error(self) -> float:
-        """The Monte Carlo standard error of the log of the mean weight."""
+        """The Monte Carlo standard error of the log of the mean weight, NaN of one particle."""
         relative = self.weights * len(self.weights)
-        return float(relative.std(ddof=1) / math.sqrt(len(relative))) if len(relative) > 1 else 0.0
+        if len(relative) == 1:
+            return math.nan
+        return float(relative.std(ddof=1) / math.sqrt(len(relative)))
 
     @property
     def k_hat(self) -> float:

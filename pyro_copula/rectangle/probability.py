@@ -23,7 +23,9 @@ from .particles import Particles
 from .sites import Sites, find_sites, no_sites
 
 #: Updates of the sites before particles are drawn, and the change that ends them: a guide need not
-#: have converged.
+#: have converged. Nor is it damped: nodes whose sites jump to and fro are tied so rigidly that the
+#: first one drawn leaves the others no choice, and every second update, so the last one too, leaves
+#: them without sites. Converged ones make weights there much less even.
 GUIDE_SWEEPS, GUIDE_TOLERANCE = 50, 0.1
 #: Updates at most, and the change that ends them, where the sites are the answer.
 MAX_SWEEPS, TOLERANCE = 200, 1e-9
@@ -75,12 +77,12 @@ class Box:
         if not self.guided:
             announce_compilation()
             return no_sites(self.symbolic, self.pool, self._matrix())
-        return self._find_sites(GUIDE_SWEEPS, GUIDE_TOLERANCE)
+        return self._find_sites(GUIDE_SWEEPS, GUIDE_TOLERANCE, damped=False)
 
     @cached_property
     def converged_sites(self) -> Sites:
         """The sites after as many updates as it takes."""
-        return self._find_sites(MAX_SWEEPS, TOLERANCE)
+        return self._find_sites(MAX_SWEEPS, TOLERANCE, damped=True)
 
     @cached_property
     def particles(self) -> Particles:
@@ -139,7 +141,7 @@ class Box:
     def _matrix(self) -> np.ndarray:
         return _array(torch.cat([self.precision.diagonal, self.precision.off_diagonal]))
 
-    def _find_sites(self, max_sweeps: int, tolerance: float) -> Sites:
+    def _find_sites(self, max_sweeps: int, tolerance: float, *, damped: bool) -> Sites:
         announce_compilation()
         with torch.no_grad():
             variance = self.precision.detach().variance()
@@ -152,6 +154,7 @@ class Box:
             _array(self.upper),
             max_sweeps=max_sweeps,
             tolerance=tolerance,
+            damped=damped,
         )
 
     def backward(self, grad: float) -> tuple[Tensor, ...]:

@@ -4,7 +4,8 @@ The probability that a Gaussian vector lies in a box is the integral of its dens
 indicators of the intervals. Each indicator is replaced by a site ``exp(-T x^2 / 2 + eta x)`` such
 that the variable's mean and variance are those of the true indicator, given the other sites. All
 sites are updated together, then ``K + T`` is factored again; the indicators are log-concave, so
-that ``T`` is never negative and the iteration is stable.
+that ``T`` is never negative. Nodes that are tied almost rigidly and lie in the same interval answer
+all at once for what one of them should: the updates then jump to and fro, and shorter steps end it.
 
 References:
     Minka, Expectation propagation for approximate Bayesian inference, UAI 2001.
@@ -28,6 +29,15 @@ from .interval import moments
 #: guide, and beyond this the difference of the two precisions has no digits left.
 _SHARPEST = 1e8
 
+#: A step that turns back and is more than this share of the one two updates ago is halved.
+_SHRINKING = 0.5
+#: The shortest step, and how much longer it gets when it no longer turns back.
+_SHORTEST, _LONGER = 1e-3, 1.2
+#: So many updates without a smaller change, and rounding is all that is left to see.
+_PATIENCE = 40
+#: Sites that move by less than this share of a deviation have settled.
+SETTLED = 1e-3
+
 
 @dataclass
 class Sites:
@@ -40,7 +50,8 @@ class Sites:
         cavity: Mean and precision of every node without its own site, (2, num_nodes).
         log_mass: The log probability of every interval under its cavity, (num_nodes,).
         sweeps: How many updates were made.
-        change: The largest change of a mean in the last one, in standard deviations.
+        change: How far a full update would move a mean at the end, in standard deviations, or a
+            variance, as a share of it.
     """
 
     values: np.ndarray
@@ -50,6 +61,11 @@ class Sites:
     log_mass: np.ndarray
     sweeps: int
     change: float
+
+    @property
+    def settled(self) -> bool:
+        """Whether further updates would change next to nothing."""
+        return self.change <= SETTLED
 
 
 def find_sites(
@@ -62,6 +78,7 @@ def find_sites(
     *,
     max_sweeps: int,
     tolerance: float,
+    damped: bool,
 ) -> Sites:
     """The sites of a box.
 
@@ -74,30 +91,44 @@ def find_sites(
         upper: The upper ends.
         max_sweeps: At most so many updates.
         tolerance: No more of them once no mean or scale moves by this share of a deviation.
+        damped: Whether steps that turn back get shorter.
     """
     n = symbolic.num_nodes
-    values = np.zeros((3, n))
-    variance, change, sweeps = variance.copy(), math.inf, 0
+    values, variance = np.zeros((3, n)), variance.copy()
     cavity, log_mass = np.empty((2, n)), np.empty(n)
     bounded = np.flatnonzero((lower > -np.inf) | (upper < np.inf))
-    while True:
-        if sweeps < max_sweeps and change > tolerance:
-            _update(bounded, lower, upper, variance, values)
-            sweeps += 1
-        else:
-            break
+    share, before, changes = 1.0, np.zeros(2 * n), [math.inf]
+    while len(changes) <= max_sweeps and changes[-1] > tolerance:
+        old, old_variance = values.copy(), variance
+        _update(bounded, lower, upper, variance, values)
+        if share < 1.0:
+            values[:2] = old[:2] + share * (values[:2] - old[:2])
         with_sites = matrix.copy()
         with_sites[:n] += values[0]
         factor = Factor(symbolic, symbolic.plan, pool, with_sites)
-        before = values[2].copy(), variance
         variance = factor.selected_inverse(keep=False)[:n]
         values[2] = factor.solve(values[1:2])[0]
-        scale = np.sqrt(np.minimum(variance, before[1]))
-        moved = np.abs(values[2] - before[0]) / scale
-        change = float(np.max(np.maximum(moved, np.abs(1.0 - before[1] / variance)), initial=0.0))
+        scale = np.sqrt(np.minimum(variance, old_variance))
+        step = np.concatenate([(values[2] - old[2]) / scale, 1.0 - old_variance / variance])
+        changes.append(float(np.max(np.abs(step), initial=0.0)) / share)
+        if not damped:
+            continue
+        if _stalled(changes):
+            break
+        turns_back = float(step @ before) < 0.0
+        if turns_back and len(changes) > 3 and changes[-1] > _SHRINKING * changes[-3]:
+            share = max(0.5 * share, _SHORTEST)
+        elif not turns_back:
+            share = min(_LONGER * share, 1.0)
+        before = step
     log_z = _log_z(bounded, lower, upper, variance, values, cavity, log_mass)
     log_z += 0.5 * float(values[1] @ values[2]) - 0.5 * factor.logdet
-    return Sites(values, factor, log_z, cavity, log_mass, sweeps, change)
+    return Sites(values, factor, log_z, cavity, log_mass, len(changes) - 1, changes[-1])
+
+
+def _stalled(changes: list[float]) -> bool:
+    """Whether the smallest change was long ago."""
+    return len(changes) - 1 - changes.index(min(changes)) >= _PATIENCE
 
 
 def no_sites(symbolic: Symbolic, pool: Pool, matrix: np.ndarray) -> Sites:

@@ -55,6 +55,27 @@ def test_nuts_is_right_for_a_copula_with_a_missing_node():
     assert float((found.health["max_r_hat"] > 1.2).mean()) < 0.25
 
 
+def counts_copula(rule, y=None):
+    """Counts that are mostly zeros, given under one rule; draws of them need none."""
+    rho = pyro.sample("rho", dist.Beta(4.0, 1.0))
+    mean = pyro.sample("mean", dist.LogNormal(-0.5, 0.5))
+    K = pc.CARPrecision(GRID)(rho=rho, tau=1.0)
+    law = pc.GaussianCopula(dist.Poisson(mean.expand(9)), K, discrete=rule, num_particles=64)
+    pyro.sample("y", law, obs=y)
+
+
+@pytest.mark.filterwarnings("ignore::pyro_copula.errors.ParticleWarning")  # far out, in warm-up
+@pytest.mark.parametrize("rule", ["exact", "augment"])
+def test_nuts_is_right_for_counts_with_wide_atoms(rule):
+    # Counts are drawn as they are, not from the latent scores beside them, of which the density
+    # of "augment" is one: no truth to rank it with.
+    joint = rule == "exact"
+    found = calibrate(counts_copula, args=[rule], parameters=["rho", "mean"], log_likelihood=joint)
+    assert list(found.ranks) == ["rho", "mean"] + ["log_likelihood"] * joint
+    assert found.rejected(FALSE_ALARM) == [], found.summary()
+    assert not found.failures
+
+
 def test_a_wrong_program_is_found_out():
     found = calibrate(lognormal_copula, args=[3.0], num_simulations=8)
     assert "level" in found.rejected(FALSE_ALARM), found.summary()

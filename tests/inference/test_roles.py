@@ -15,7 +15,7 @@ from fit_examples import SHORT, example
 
 import pyro_copula as pc
 from pyro_copula.errors import ConditioningWarning, InvalidArgumentError, MidpointWarning
-from pyro_copula.inference import role_fits, training
+from pyro_copula.inference import role_fits, role_gains, training
 from pyro_copula.inference.role_report import MODELS
 
 mpl.use("Agg")
@@ -424,7 +424,8 @@ def test_ctrl_c_in_the_first_fold_goes_through(monkeypatch):
         ({"graph_features": True}, "`graph_features` must be left out"),
         ({"recipe": "counts"}, "`recipe` must be left out"),
         ({"checkpoint": "a"}, "options of CopulaGNN or of fit, but found 'checkpoint'"),
-        ({"no_such": 1}, "but found 'no_such'"),
+        ({"no_such": 1}, r"but found 'no_such'.\n  Of the model: \['backbone'"),
+        ({"nugget_share": 1}, "but found 'nugget_share'.\n  Did you mean 'nugget'?"),
         ({"held_out": torch.ones(60)}, "`held_out` must be boolean"),
         ({"held_out": torch.zeros(60, dtype=torch.bool)}, "`held_out` must be boolean"),
         ({"held_out": torch.ones(60, dtype=torch.bool)}, "node 0 in both"),
@@ -478,6 +479,15 @@ def test_a_node_that_alone_hides_a_role_is_named():
     assert f"(-80 nats): look at it; without it, {total:.0f} ±" in said
     assert "node 117" in repr(roles)
     scores["both"][17] = scores["correlation"][17] = 0.5
+    assert pc.GraphRoles(scores, torch.arange(60)).outliers == []
+
+
+def test_a_node_that_hides_no_role_is_not_named():
+    """It makes most of the variance, but without it nothing can be told from noise either."""
+    scores = {name: torch.zeros(60) for name in MODELS}
+    scores["both"] = 0.01 * torch.linspace(-1, 1, 60)
+    scores["both"][17] = 2.0
+    assert role_gains.dominant_node(scores["both"], scores["correlation"]) == 17
     assert pc.GraphRoles(scores, torch.arange(60)).outliers == []
 
 
