@@ -190,26 +190,6 @@ def test_what_the_first_process_could_not_make(monkeypatch):
         Crew(0, 2).first(work)
 
 
-def test_rows_of_a_crew_share_the_pairs_of_edges():
-    from pyro_copula.linalg.iterative.controls import Control
-    from pyro_copula.linalg.iterative.operator import Operator
-
-    K = pc.NormalizedAdjacencyPrecision(crew_program.graph())(alpha=0.9, beta=1.0)
-    values = torch.cat([K.diagonal, K.off_diagonal]).detach().numpy()
-    ranges, work = [], []
-    for rank in range(3):
-        operator = Operator(K.graph, values)
-        control = Control(operator, 3, np.float64, np.random.default_rng(0), Crew(rank, 3))
-        ranges.append(control._row_range())
-        first, last = ranges[-1]
-        degree = np.diff(operator.pointer)
-        work.append(degree[operator.neighbour[operator.pointer[first] : operator.pointer[last]]])
-    assert [first for first, _ in ranges[1:]] == [last for _, last in ranges[:-1]]
-    assert (ranges[0][0], ranges[-1][1]) == (0, crew_program.N)
-    totals = [int(part.sum()) for part in work]
-    assert max(totals) < 1.5 * sum(totals) / 3  # a row of a hub cannot be divided
-
-
 def test_alone_nothing_changes():
     with pc.distributed() as crew:
         assert (crew.rank, crew.size, crew.leads) == (0, 1, True)

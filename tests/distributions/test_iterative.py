@@ -139,6 +139,22 @@ def test_prediction_at_missing_nodes():
     assert torch.isfinite(found.log_prob(torch.full((int((~observed).sum()),), 5.0)))
 
 
+def test_the_scale_behind_intervals_has_its_error():
+    y = values(0.4)
+    exact = copula().condition(y)
+    assert float(exact.score_scale_error.abs().max()) == 0
+    laws = [copula(backend=noisy(seed)).condition(y) for seed in range(SEEDS)]
+    found = torch.stack([law.score_scale * law.node_scale for law in laws])
+    errors = torch.stack([law.score_scale_error * law.node_scale for law in laws])
+    ratio = found.std(0) / errors.square().mean(0).sqrt()
+    estimated = found.std(0) > 1e-6  # where no neighbour is missing, nothing is left to estimate
+    assert int(estimated.sum()) > 10
+    assert 0.6 < float(ratio[estimated].median()) < 1.5
+    bias = (found.mean(0) - exact.score_scale * exact.node_scale)[estimated]
+    z = bias / (found.std(0)[estimated] / math.sqrt(SEEDS))
+    assert float(z.abs().max()) < bound(int(estimated.sum())) + 0.5  # a root bends averages
+
+
 def test_joint_draws_of_missing_nodes():
     y = values(0.4)
     observed = ~torch.isnan(y)

@@ -61,3 +61,25 @@ def test_what_is_recorded_is_not_run_again(tmp_path, monkeypatch):
     assert len(crossover.load()) == 4
     crossover.run(300, 1e13)  # what was too dear then is not now
     assert len(started) == 8
+    crossover.run(300, 1e14, ["iterative"])
+    assert len(started) == 10  # two families
+
+
+def test_errors_are_against_the_exact_engine_or_a_spread():
+    found = {
+        "values": [-10.0, -12.0],
+        "gradients": [1.9, 2.1],
+        "evaluation": -11.2,
+        "evaluation_error": 0.25,
+        "step_error": 1.5,
+    }
+    exact = {"seconds": 1.0, "values": [-11.0], "gradients": [2.0]}
+    assert crossover.error_cells(exact, found) == ["1.00", "1.50", "-0.200 (0.250)", "5.0%"]
+    alone = crossover.error_cells({"skipped": True}, found)
+    assert alone == ["spread 1.41", "1.50", "(0.250)", "spread 7.1%"]
+
+
+def test_a_case_states_its_own_errors():
+    problem = crossover.Problem("power law", 300, "iterative")
+    stated = crossover.stated_errors(problem, evaluated=True)
+    assert 0 < stated["evaluation_error"] < stated["step_error"] < 1

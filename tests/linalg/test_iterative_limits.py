@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 
 import networkx as nx
 import numpy as np
@@ -173,7 +174,8 @@ def test_auto_is_exact_while_the_factor_is_affordable_and_says_when_not(monkeypa
         assert choose_backend(again, "auto") == "iterative"
         assert choose_backend(again, "auto") == "iterative"
     assert len(caplog.records) == 1
-    assert "chose 'iterative'" in caplog.text
+    assert "chose 'iterative' for 300 nodes and 900 edges" in caplog.text
+    assert re.search(r"the exact factor needs \S+ operations and \S+ GiB", caplog.text)
     K = pc.CARPrecision(again)(rho=0.9, tau=1.0)
     assert isinstance(K.solver, IterativeSolver)
     assert "backend='iterative'" in repr(K)

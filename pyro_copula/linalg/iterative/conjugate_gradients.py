@@ -80,7 +80,7 @@ def solve(operator: Operator, b: np.ndarray, tolerance: float, max_iterations: i
     Warns:
         ConvergenceWarning: If it is above the tolerance.
     """
-    matrix = operator.pointer, operator.neighbour, operator.rows(b.dtype)
+    matrix = operator.matrix(b.dtype)
     x, r, p, q = np.zeros_like(b), b.copy(), b.copy(), np.empty_like(b)
     size = kernels.dots(b, b)
     rest, goal = size.copy(), tolerance**2 * size
@@ -100,7 +100,8 @@ def solve(operator: Operator, b: np.ndarray, tolerance: float, max_iterations: i
         steps += active
         active = active & (rest > goal)
         kernels.turn(weight.astype(b.dtype), r, p)
-    _check_residual(operator, b, x, size, tolerance, len(lengths), not active.any())
+    del r, p
+    _check_residual(operator, b, x, q, size, tolerance, len(lengths), not active.any())
     shape = (len(lengths), len(size))
     return Solution(x, size, steps, np.reshape(lengths, shape), np.reshape(weights, shape))
 
@@ -120,16 +121,19 @@ def _check_residual(
     operator: Operator,
     b: np.ndarray,
     x: np.ndarray,
+    rest: np.ndarray,
     size: np.ndarray,
     tolerance: float,
     iterations: int,
     finished: bool,
 ) -> None:
-    """The residual itself, not the one carried along, decides whether a solution is one."""
+    """The residual itself, not the one carried along, decides whether a solution is one.
+
+    It is written to ``rest``.
+    """
     if not size.any():
         return
-    rest = np.empty_like(b)
-    kernels.curvature(operator.pointer, operator.neighbour, operator.rows(b.dtype), x, rest)
+    kernels.curvature(*operator.matrix(b.dtype), x, rest)
     np.subtract(b, rest, out=rest)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(size > 0, kernels.dots(rest, rest) / size, 0.0)

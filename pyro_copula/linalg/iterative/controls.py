@@ -87,27 +87,14 @@ class Control:
     @cached_property
     def _powers(self) -> tuple[np.ndarray, np.ndarray, float]:
         """``S^2`` and ``S^3`` on the pattern and the trace of ``S^4``."""
-        op = self.operator
-        size = op.num_nodes + op.graph.num_edges
-        pattern = op.pointer, op.neighbour, op.edge, op.rows(np.float64)
-
-        def work() -> list[np.ndarray]:
-            square, cube = np.zeros(size), np.zeros(size)
-            trace = kernels.powers(*pattern, *self._row_range(), square, cube)
-            return [square, cube, np.array([trace])]
-
-        square, cube, trace = self.crew.sum(work)
-        return square, cube, float(trace[0])
-
-    def _row_range(self) -> tuple[int, int]:
-        """The rows of this process in a loop over pairs of edges: the same work for each."""
-        n, size = self.operator.num_nodes, self.crew.size
-        if size == 1:
-            return 0, n
-        done = self.operator.wedges_before
-        ends = np.searchsorted(done, done[-1] * np.arange(1, size) / size)
-        bounds = [0, *ends.tolist(), n]
-        return bounds[self.crew.rank], bounds[self.crew.rank + 1]
+        op, edges = self.operator, self.operator.edges
+        i, j = op.ends
+        own = op.at_nodes(edges**2)
+        square = op.cycles.triangles(edges, np.ones(op.num_nodes), self.crew)
+        cube = op.cycles.quadrangles(edges, self.crew)
+        cube += edges * (own[i] + own[j] - edges**2)  # walks that turn back
+        trace = 2 * float(edges @ cube)
+        return np.append(own, square), np.append(op.at_nodes(edges * square), cube), trace
 
     def log_trace(self) -> float:
         """The trace of ``c(S) + U diag(h) U'``."""
@@ -137,14 +124,8 @@ class Control:
         c0, c1 = np.append(self.linear, 0.0)[:2]
         result = np.zeros(n + op.graph.num_edges)
         if c1 != 0:
-            pattern = op.pointer, op.neighbour, op.edge, op.rows(np.float64)
-
-            def work() -> list[np.ndarray]:
-                part = np.zeros_like(result)
-                kernels.sandwich(*pattern, *self._row_range(), weight, part)
-                return [part]
-
-            result = c1**2 * self.crew.sum(work)[0]
+            result[:n] = c1**2 * op.at_nodes(op.edges**2, weight)
+            result[n:] = c1**2 * op.cycles.triangles(op.edges, weight, self.crew)
         result[:n] += c0**2 * weight
         result[n:] += c0 * c1 * (weight[i] + weight[j]) * op.edges
         dtype = self.vectors.dtype.type

@@ -27,7 +27,7 @@ LOOP = {
 
 #: How many neighbours ahead a row is asked for: about the time that memory takes. A neighbour's own
 #: list of neighbours takes longer to go through, so that fewer of them are asked for.
-_AHEAD, _ROWS_AHEAD = 16, 3
+AHEAD, ROWS_AHEAD = 16, 3
 
 
 @intrinsic
@@ -55,37 +55,54 @@ def fetch(typing: Any, array: Any, row: Any) -> Any:
 
 @njit(**LOOP)
 def product(
-    pointer: np.ndarray, neighbour: np.ndarray, value: np.ndarray, x: np.ndarray, y: np.ndarray
+    row: np.ndarray,
+    start: np.ndarray,
+    column: np.ndarray,
+    value: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
 ) -> None:
-    """``y = S x``."""
+    """``y = S x``, with the entries of S in the order of ``tiles``."""
     n, k = x.shape
-    end = neighbour.size - 1
+    end, last = column.size - 1, row.size - 1
     for i in range(n):
         for c in range(k):
             y[i, c] = 0
-        for t in range(pointer[i], pointer[i + 1]):
-            fetch(x, neighbour[min(t + _AHEAD, end)])
-            j, s = neighbour[t], value[t]
+    for stretch in range(row.size):
+        i = row[stretch]
+        fetch(y, row[min(stretch + AHEAD, last)])
+        for t in range(start[stretch], start[stretch + 1]):
+            fetch(x, column[min(t + AHEAD, end)])
+            j, s = column[t], value[t]
             for c in range(k):
                 y[i, c] += s * x[j, c]
 
 
 @njit(**LOOP)
 def curvature(
-    pointer: np.ndarray, neighbour: np.ndarray, value: np.ndarray, p: np.ndarray, q: np.ndarray
+    row: np.ndarray,
+    start: np.ndarray,
+    column: np.ndarray,
+    value: np.ndarray,
+    p: np.ndarray,
+    q: np.ndarray,
 ) -> np.ndarray:
     """``q = (I - S) p``; returns ``p'q`` of every column."""
     n, k = p.shape
-    total = np.zeros(k)
-    end = neighbour.size - 1
+    end, last = column.size - 1, row.size - 1
     for i in range(n):
         for c in range(k):
             q[i, c] = p[i, c]
-        for t in range(pointer[i], pointer[i + 1]):
-            fetch(p, neighbour[min(t + _AHEAD, end)])
-            j, s = neighbour[t], value[t]
+    for stretch in range(row.size):
+        i = row[stretch]
+        fetch(q, row[min(stretch + AHEAD, last)])
+        for t in range(start[stretch], start[stretch + 1]):
+            fetch(p, column[min(t + AHEAD, end)])
+            j, s = column[t], value[t]
             for c in range(k):
                 q[i, c] -= s * p[j, c]
+    total = np.zeros(k)
+    for i in range(n):
         for c in range(k):
             total[c] += np.float64(p[i, c]) * np.float64(q[i, c])
     return total
@@ -146,7 +163,7 @@ def outer(
     half = scale / 2
     end = rows.size - 1
     for e in range(rows.size):
-        ahead = min(e + _AHEAD, end)
+        ahead = min(e + AHEAD, end)
         for node in (rows[ahead], cols[ahead]):
             fetch(left, node)
             fetch(right, node)
@@ -155,123 +172,3 @@ def outer(
         for c in range(k):
             total += np.float64(left[i, c] * right[j, c] + left[j, c] * right[i, c])
         values[n + e] += half * total
-
-
-@njit(**LOOP)
-def powers(
-    pointer: np.ndarray,
-    neighbour: np.ndarray,
-    edge: np.ndarray,
-    value: np.ndarray,
-    first: int,
-    last: int,
-    square: np.ndarray,
-    cube: np.ndarray,
-) -> float:
-    """``S^2`` and ``S^3`` on the pattern, added to zeros; returns the trace of ``S^4``.
-
-    Only what rows from ``first`` to before ``last`` add to them. Row by row: with ``r = S^2 e_j``,
-    ``(S^2)_ij = r_i``, ``(S^3)_ij = sum_k S_ik r_k``, and the trace is the sum of all ``r'r``. It
-    costs little more than the sum of squared degrees.
-    """
-    n = pointer.size - 1
-    r = np.zeros(n)
-    trace = 0.0
-    end = neighbour.size - 1
-    for j in range(first, last):
-        for t in range(pointer[j], pointer[j + 1]):
-            start = pointer[neighbour[min(t + _ROWS_AHEAD, end)]]
-            fetch(neighbour, start)
-            fetch(value, start)
-            k, s = neighbour[t], value[t]
-            for u in range(pointer[k], pointer[k + 1]):
-                fetch(r, neighbour[min(u + _AHEAD, end)])
-                r[neighbour[u]] += s * value[u]
-        square[j] = r[j]
-        own = pointer[j + 1] - pointer[j]
-        for t in range(pointer[j], pointer[j + 1]):
-            i = neighbour[t]
-            cube[j] += value[t] * r[i]
-            degree = pointer[i + 1] - pointer[i]
-            if degree < own or (degree == own and i < j):  # the shorter row is the cheaper one
-                total = 0.0
-                for u in range(pointer[i], pointer[i + 1]):
-                    total += value[u] * r[neighbour[u]]
-                square[n + edge[t]] = r[i]
-                cube[n + edge[t]] = total
-        for t in range(pointer[j], pointer[j + 1]):  # again, which is faster than a list of them
-            k = neighbour[t]
-            for u in range(pointer[k], pointer[k + 1]):
-                trace += r[neighbour[u]] * r[neighbour[u]]
-                r[neighbour[u]] = 0.0
-    return trace
-
-
-@njit(**LOOP)
-def sandwich(
-    pointer: np.ndarray,
-    neighbour: np.ndarray,
-    edge: np.ndarray,
-    value: np.ndarray,
-    first: int,
-    last: int,
-    weight: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """``S diag(weight) S`` on the pattern, written to ``result``: a sum over triangles.
-
-    Only the entries that rows from ``first`` to before ``last`` give.
-    """
-    n = pointer.size - 1
-    row = np.zeros(n)
-    end = neighbour.size - 1
-    for j in range(first, last):
-        total = 0.0
-        for t in range(pointer[j], pointer[j + 1]):
-            fetch(weight, neighbour[min(t + _AHEAD, end)])
-            k = neighbour[t]
-            row[k] = value[t] * weight[k]
-            total += value[t] * row[k]
-        result[j] = total
-        own = pointer[j + 1] - pointer[j]
-        for t in range(pointer[j], pointer[j + 1]):
-            start = pointer[neighbour[min(t + _ROWS_AHEAD, end)]]
-            fetch(neighbour, start)
-            fetch(value, start)
-            i = neighbour[t]
-            degree = pointer[i + 1] - pointer[i]
-            if degree < own or (degree == own and i < j):
-                total = 0.0
-                for u in range(pointer[i], pointer[i + 1]):
-                    total += value[u] * row[neighbour[u]]
-                result[n + edge[t]] = total
-        for t in range(pointer[j], pointer[j + 1]):
-            row[neighbour[t]] = 0.0
-
-
-@njit(**LOOP)
-def through_missing(
-    pointer: np.ndarray,
-    neighbour: np.ndarray,
-    value: np.ndarray,
-    missing: np.ndarray,
-    squares: np.ndarray,
-    triangles: np.ndarray,
-) -> None:
-    """At observed nodes i, sums over missing k and l of ``S_ik^2`` and ``S_ik S_kl S_li``."""
-    n = pointer.size - 1
-    row = np.zeros(n)
-    for i in range(n):
-        if missing[i]:
-            continue
-        for t in range(pointer[i], pointer[i + 1]):
-            if missing[neighbour[t]]:
-                row[neighbour[t]] = value[t]
-                squares[i] += value[t] * value[t]
-        for t in range(pointer[i], pointer[i + 1]):
-            k = neighbour[t]
-            if missing[k]:
-                for u in range(pointer[k], pointer[k + 1]):
-                    triangles[i] += value[t] * value[u] * row[neighbour[u]]
-        for t in range(pointer[i], pointer[i + 1]):
-            row[neighbour[t]] = 0.0

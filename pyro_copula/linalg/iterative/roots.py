@@ -92,13 +92,8 @@ def inverse_root(
     change = np.inf
     for step in range(steps):
         image = np.empty((n, 1))
-        kernels.curvature(
-            operator.pointer,
-            operator.neighbour,
-            operator.rows(np.float64),
-            np.ascontiguousarray(basis[-1][:, None]),
-            image,
-        )
+        start = np.ascontiguousarray(basis[-1][:, None])
+        kernels.curvature(*operator.matrix(np.float64), start, image)
         image = image[:, 0]
         diagonal.append(float(basis[-1] @ image))
         known = np.stack(basis)

@@ -28,17 +28,13 @@ def schur_diagonal(whole: Estimator, block: Estimator, observed: np.ndarray) -> 
     """
     op, control, dtype = whole.operator, block.control, whole.dtype
     missing = ~observed
-    squares, triangles = np.zeros(whole.num_nodes), np.zeros(whole.num_nodes)
     c0, c1 = np.append(control.linear, 0.0)[:2]
-    if c1 != 0:
-        rows = op.rows(np.float64)
-        kernels.through_missing(op.pointer, op.neighbour, rows, missing, squares, triangles)
-    else:
-        i, j = op.ends
-        np.add.at(squares, i, np.where(missing[j], op.edges**2, 0.0))
-        np.add.at(squares, j, np.where(missing[i], op.edges**2, 0.0))
+    share = c0 * op.at_nodes(op.edges**2, missing)
+    if c1 != 0:  # sums over missing k and l of S_ik S_kl S_li
+        triangles = op.cycles.triangles(op.edges, missing.astype(float), whole.crew)
+        share += c1 * op.at_nodes(op.edges * triangles, missing)
     reach = op.product(_spread(control.vectors, missing))
-    share = c0 * squares + c1 * triangles + reach.astype(float) ** 2 @ control.linear_top
+    share += reach.astype(float) ** 2 @ control.linear_top
 
     def work() -> list[np.ndarray]:
         total = np.zeros(whole.num_nodes)
@@ -89,10 +85,9 @@ def _known_gradient(
     c0, top = float(control.constant[0]), control.constant_top
     result = np.zeros(n + op.graph.num_edges)
     if c0 != 0:
-        rows = op.rows(np.float64)
-        kernels.sandwich(op.pointer, op.neighbour, op.edge, rows, 0, n, weight, result)
-        result[:n][observed] = 0.0
-        result[n:][~(missing[i] & missing[j])] = 0.0
+        result[:n] = np.where(missing, op.at_nodes(op.edges**2, weight), 0.0)
+        triangles = op.cycles.triangles(op.edges, weight, whole.crew)
+        result[n:] = np.where(missing[i] & missing[j], triangles, 0.0)
         result *= c0**2
     result[:n] += weight
     result[n:] += c0 * op.edges * np.where(observed[i] != observed[j], weight[i] + weight[j], 0.0)

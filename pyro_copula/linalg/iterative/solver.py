@@ -195,7 +195,7 @@ class Estimators(Elements):
         share = present_crew().share(options.num_probes)
         kept = (share.stop - share.start) * (2 if solver.training else 1)
         blocks = 7 * WIDTH + 6 * options.rank + kept
-        needed = graph.num_nodes * blocks * options.dtype.itemsize + 80 * graph.num_edges
+        needed = graph.num_nodes * blocks * options.dtype.itemsize + 110 * graph.num_edges
         check_memory(
             needed * len(self._values),
             f"The iterative engine on {graph.num_nodes:,} nodes",
