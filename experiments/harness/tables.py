@@ -13,7 +13,7 @@ from .trials import Together, Trial
 PAPER_ROWS = pilot.ROWS
 FIGURE_ROWS = ("MLP", "GCN", "SAGE", "GAT", "APPNP")
 
-#: How many simulated data sets are fitted side by side: more of them leave the cache.
+#: How many simulated data sets are fitted side by side: enough to hide what a step costs by itself.
 FLEET = 16
 
 #: The learning rate of a published model where the pilot fixed it; both are tried elsewhere.
