@@ -27,8 +27,10 @@ from .sites import Sites, find_sites, no_sites
 #: first one drawn leaves the others no choice, and every second update, so the last one too, leaves
 #: them without sites. Converged ones make weights there much less even.
 GUIDE_SWEEPS, GUIDE_TOLERANCE = 50, 0.1
-#: Updates at most, and the change that ends them, where the sites are the answer.
-MAX_SWEEPS, TOLERANCE = 200, 1e-9
+#: Updates at most, and the change that ends them, where the sites are the answer. It is stationary
+#: in them: what they are off by counts in full in its derivatives, and squared in the answer, so
+#: that a value by itself is as good (to its rounding) with half of the digits.
+MAX_SWEEPS, TOLERANCE, VALUE_TOLERANCE = 200, 1e-9, 1e-5
 
 
 class Box:
@@ -60,6 +62,8 @@ class Box:
         self.precision = precision.double()
         self.lower, self.upper, self.uniforms = lower, upper, uniforms
         self.guided = guided
+        inputs = self._inputs()[:-1]
+        self.differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
 
     # ---------------------------------------------------------------- results
 
@@ -82,7 +86,8 @@ class Box:
     @cached_property
     def converged_sites(self) -> Sites:
         """The sites after as many updates as it takes."""
-        return self._find_sites(MAX_SWEEPS, TOLERANCE, damped=True)
+        tolerance = TOLERANCE if self.differentiated else VALUE_TOLERANCE
+        return self._find_sites(MAX_SWEEPS, tolerance, damped=True)
 
     @cached_property
     def particles(self) -> Particles:

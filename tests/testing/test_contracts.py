@@ -7,6 +7,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 from laws import LAWS
+from scipy import stats
 
 import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError
@@ -69,3 +70,20 @@ def test_the_rectangle_rule_says_how_many_nodes_it_takes():
     for n, size in ((13, 13), (2, 3)):
         with pytest.raises(InvalidArgumentError, match=r"shape \(n, n\) with n from 1 to 12"):
             rectangle_probability(np.eye(size), np.zeros(n), np.ones(n))
+
+
+@pytest.mark.parametrize("n", [2, 5, 10])
+def test_the_rectangle_rule_knows_an_orthant(n):
+    """With all correlations one half, n variables are all positive once in n + 1 times."""
+    found = rectangle_probability(0.5 * (np.eye(n) + 1), np.zeros(n), np.full(n, np.inf))
+    assert found.value == pytest.approx(1 / (n + 1), rel=1e-5)
+    assert abs(found.value * (n + 1) - 1) < 5 * (n + 1) * found.error + 1e-9
+
+
+def test_the_rectangle_rule_knows_one_normal_pair():
+    """That of scipy, which integrates in another way."""
+    covariance = np.array([[1.0, -0.8], [-0.8, 1.0]])
+    upper = np.array([0.3, -1.2])
+    want = stats.multivariate_normal(cov=covariance).cdf(upper)
+    found = rectangle_probability(covariance, np.full(2, -np.inf), upper)
+    assert found.value == pytest.approx(want, rel=1e-5)
