@@ -60,13 +60,8 @@ class Member:
         unseen = ~self.problem.train
         truth = self.problem.data.y.masked_fill(~self.problem.validation, math.nan)
         score = self.judge(_Predicted(mean[unseen]), truth[unseen])
-        history = self.history
-        history.scores.append((epoch, score))
-        if score > history.best_score + schedule.tolerance:
-            history.best_score, history.best_epoch = score, epoch
+        if schedule.look(self.history, epoch, score):
             self.best = {name: value.clone() for name, value in state.items()}
-        elif epoch - history.best_epoch >= schedule.patience * schedule.check_every:
-            history.verdict = f"converged: best validation score at step {history.best_epoch}"
 
     def finish(self) -> None:
         """Moves the fit to its best state."""

@@ -62,6 +62,32 @@ class Schedule:
                 "tolerance", "finite and not negative", repr(self.tolerance), "Use 1e-5."
             )
 
+    def look(self, history: History, epoch: int, score: float) -> bool:
+        """Enters a validation score, and the verdict once patience is at its end.
+
+        Args:
+            history: What happened so far.
+            epoch: The step.
+            score: The score, higher being better.
+
+        Returns:
+            Whether it is the best so far.
+
+        Example:
+            >>> history = History()
+            >>> [Schedule(check_every=5, patience=1).look(history, k, -k) for k in (0, 5)]
+            [True, False]
+            >>> history
+            History(0 steps, converged: best validation score at step 0)
+        """
+        history.scores.append((epoch, score))
+        if score > history.best_score + self.tolerance:
+            history.best_score, history.best_epoch = score, epoch
+            return True
+        if epoch - history.best_epoch >= self.patience * self.check_every:
+            history.verdict = f"converged: best validation score at step {history.best_epoch}"
+        return False
+
 
 def train(
     loss: Callable[[], Tensor],
@@ -106,7 +132,8 @@ def train(
             looked = bool(history.scores) and history.scores[-1][0] == epoch  # before a resume
             if epoch % schedule.check_every == 0 and not looked:
                 good = _Good(module, optimizer)
-                _look(epoch, _score(score, history), history, good, best, schedule)
+                if schedule.look(history, epoch, _score(score, history)):
+                    best.update(good.module)
                 if history.converged:
                     break
                 if slot is not NOWHERE and len(history.scores) % schedule.save_every == 0:
@@ -217,22 +244,6 @@ def _score(score: Callable[[], float], history: History) -> float:
             raise  # never a score, though losses are finite: the question is wrong
         value = -math.inf
     return present_crew().agree(value if math.isfinite(value) else -math.inf)
-
-
-def _look(
-    epoch: int,
-    score: float,
-    history: History,
-    good: _Good,
-    best: dict[str, Tensor],
-    schedule: Schedule,
-) -> None:
-    history.scores.append((epoch, score))
-    if score > history.best_score + schedule.tolerance:
-        history.best_score, history.best_epoch = score, epoch
-        best.update(good.module)
-    elif epoch - history.best_epoch >= schedule.patience * schedule.check_every:
-        history.verdict = f"converged: best validation score at step {history.best_epoch}"
 
 
 def _snapshot(module: nn.Module) -> dict[str, Tensor]:
