@@ -47,13 +47,20 @@ def _posteriors(records: Records) -> str:
                     f"{m['divergences']:.0f}",
                     f"{m['min_effective_sample_size']:.0f}",
                     f"{1000 * m['ess_rho'] / m['gradients']:.0f}",
+                    f"{1000 * smallest(m) / m['gradients']:.0f}",
                     f"{m['mean_rho']:.3f} ({m['sd_rho']:.3f})",
                     f"{m['mean_dispersion']:.3f} ({m['sd_dispersion']:.3f})",
                 ]
             )
     heads = ["model", "rule", "largest R-hat", "divergences", "smallest ESS"]
-    heads += ["ESS of rho per 1,000 gradients", "rho: mean (sd)", "dispersion: mean (sd)"]
+    heads += ["ESS of rho per 1,000 gradients", "of the worst parameter"]
+    heads += ["rho: mean (sd)", "dispersion: mean (sd)"]
     return prose.markdown(heads, lines) if lines else ""
+
+
+def smallest(metrics: Mapping[str, float]) -> float:
+    """The smallest effective sample size of a parameter, latents aside."""
+    return min(value for name, value in metrics.items() if name.startswith("ess_"))
 
 
 def _ranks(records: Records) -> str:

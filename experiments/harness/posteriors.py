@@ -20,12 +20,13 @@ from torch import Tensor
 import pyro_copula as pc
 from pyro_copula.calibration import NUTSSampler
 
+from .augmented import DENSITIES, Build
 from .trials import Trial
 from .whitened import WhitenedNUTS
 
 MODELS = ("counties", "lattice")
-#: ``uniform`` is no rule of the library: latent numbers in (0, 1) say where in its atom a node is.
-RULES = ("exact", "ep", "augment", "uniform")
+#: The last two are no rules of the library; see ``augmented``.
+RULES = ("exact", "ep", "augment", "guided", "uniform")
 #: The rule that samples the global parameters alone, from the exact likelihood.
 RECOMMENDED = "exact"
 SBC_SEEDS = tuple(range(1, 201))
@@ -44,19 +45,19 @@ def trials(seeds: Sequence[int] | None = None) -> list[Trial]:
 def execute(trial: Trial) -> dict[str, Any]:
     """The metrics of a trial."""
     kind, _, name = trial.dataset.partition(":")
-    model, y = regression(name, trial.model)
+    build, y = regression(name)
     if kind != "nuts":
-        return replicate(trial, model)
+        return replicate(trial, program(build, trial.model))
     if y is None:  # the same for every rule, of which some draw more than others
         pyro.set_rng_seed(trial.seed)
         with torch.no_grad():
-            traced = pyro.poutine.trace(regression(name, RECOMMENDED)[0]).get_trace()
+            traced = pyro.poutine.trace(program(build, RECOMMENDED)).get_trace()
         y = traced.nodes["y"]["value"]
-    return sample(trial, model, y)
+    return sample(trial, program(build, trial.model, y), y)
 
 
-def regression(name: str, rule: str) -> tuple[Callable[..., Any], Tensor | None]:
-    """A Pyro program, and the values to condition on if they are real."""
+def regression(name: str) -> tuple[Build, Tensor | None]:
+    """Priors that give marginals and a precision, and the values to condition on if real."""
     if name == "counties":
         data = pc.datasets.nc_sids()
         graph = pc.Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
@@ -70,32 +71,30 @@ def regression(name: str, rule: str) -> tuple[Callable[..., Any], Tensor | None]
     precision = pc.CARPrecision(graph)
     centre = torch.tensor([level, 0.0], dtype=torch.float64)
 
-    def model(y: Tensor | None = None) -> None:
+    def build() -> tuple[Any, pc.SparsePrecision]:
         rho = pyro.sample("rho", dist.Beta(4.0, 1.0))
         dispersion = pyro.sample("dispersion", dist.LogNormal(-1.0, 0.5))
         weights = pyro.sample("weights", dist.Normal(centre, 0.5).to_event(1))
         mean = exposure * (weights[0] + weights[1] * x).exp()
         law = dist.NegativeBinomial(1 / dispersion, logits=(mean * dispersion).log())
-        K = precision(rho=rho, tau=1.0)
-        if rule == "uniform":
-            pyro.factor("y", _uniform_in_atoms(law, K, y))
-            return
+        return law, precision(rho=rho, tau=1.0)
+
+    return build, y
+
+
+def program(build: Build, rule: str, y: Tensor | None = None) -> Callable[..., Any]:
+    """The Pyro program under a rule; one that is not the library's needs the values beforehand."""
+    if rule in DENSITIES:
+        assert y is not None
+        density = DENSITIES[rule](build, y)
+        return lambda y: pyro.factor("y", density(*build()))
+
+    def model(y: Tensor | None = None) -> None:
+        law, K = build()
         copula = pc.GaussianCopula(law, precision=K, discrete=rule, num_particles=64)
         pyro.sample("y", copula, obs=y)
 
-    return model, y
-
-
-def _uniform_in_atoms(law: Any, K: pc.SparsePrecision, y: Tensor | None) -> Tensor:
-    """The density of counts and of where in their atoms they are: the other way to augment."""
-    assert y is not None
-    place = pyro.sample("place", dist.Uniform(torch.zeros_like(y), 1.0).to_event(1))
-    log_atom = pc.marginals.log_prob(law, y)
-    below = torch.where(y > 0, pc.marginals.cdf(law, (y - 1).clamp(min=0)), 0.0)
-    z = torch.special.ndtri((below + place * log_atom.exp()).clamp(1e-12, 1 - 1e-12))
-    standard = dist.Normal(torch.zeros_like(y), 1.0)
-    copula = pc.GaussianCopula(standard, precision=K).log_prob(z) - standard.log_prob(z).sum()
-    return copula + log_atom.sum()
+    return model
 
 
 def sample(trial: Trial, model: Callable[..., Any], y: Tensor) -> dict[str, float]:
@@ -107,7 +106,7 @@ def sample(trial: Trial, model: Callable[..., Any], y: Tensor) -> dict[str, floa
         calls += 1
         model(y)
 
-    few = trial.model not in ("augment", "uniform")  # latents are as many as nodes
+    few = trial.model not in ("augment", *DENSITIES)  # latents are as many as nodes
     sampler = (WhitenedNUTS if few else NUTSSampler)(CHAINS * CHAIN_DRAWS, CHAIN_WARMUP, CHAINS)
     start = time.perf_counter()
     draws = sampler(counted, y, trial.seed)

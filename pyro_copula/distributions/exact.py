@@ -144,7 +144,7 @@ class Row:
             count = self.precision.num_nodes
             uniforms = fixed_uniforms(count, self.num_particles, self.seed)
         # Latent scores are sampled together with the parameters, on which sites would depend. Sites
-        # fixed beforehand would do: NUTS then samples rho better, and the level worse.
+        # fixed beforehand would do, but NUTS then samples the level of the counts worse.
         guided = self.uniforms is None
         return Box(rest, lower, upper, uniforms[self.free], guided=guided)
 

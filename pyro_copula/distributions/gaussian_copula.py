@@ -59,7 +59,9 @@ class GaussianCopula(Composite):
     - ``"augment"`` adds latent normal scores to the Pyro model around, as the site ``scores``, so
       that NUTS and SVI target the exact joint law. A score says where in its atom a node lies,
       given the nodes before it along the factor: standard normal a priori, and not far from it a
-      posteriori. Values that are drawn follow the law, not the scores drawn beside them.
+      posteriori. Values that are drawn follow the law, not the scores drawn beside them. Nothing
+      guides the scores: with fixed sites of expectation propagation NUTS mixes worse in the level
+      of the counts (``experiments/README.md``, full Bayes).
 
     Args:
         marginal_dist: The marginals: a univariate distribution with batch shape
