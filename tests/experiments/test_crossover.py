@@ -81,5 +81,11 @@ def test_errors_are_against_the_exact_engine_or_a_spread():
 
 def test_a_case_states_its_own_errors():
     problem = crossover.Problem("power law", 300, "iterative")
-    stated = crossover.stated_errors(problem, evaluated=True)
-    assert 0 < stated["evaluation_error"] < stated["step_error"] < 1
+    steps = [problem.step() for _ in range(4)]
+    values, stated = np.array([s[0] for s in steps]), np.array([s[3] for s in steps])
+    assert len(set(values)) == len(set(stated)) == 4  # every step has probes of its own
+    found = crossover.evaluation(problem)
+    assert 0 < found["evaluation_error"] < stated.min()
+    assert np.abs(values - found["evaluation"]).max() < 8 * stated.max()
+    exact = crossover.Problem("power law", 300, "sparse").step()
+    assert exact[3] == 0
