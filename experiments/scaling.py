@@ -2,6 +2,7 @@
 
     python experiments/scaling.py                 # everything; about half an hour
     python experiments/scaling.py --smoke         # small cases only, seconds
+    python experiments/scaling.py --families      # both engines on graphs that fill in, hours
 
 Two engines do the same work on the same machine in the same run, and only ratios of their times
 are quoted: the package, and a dense baseline that does what the published code does (a dense
@@ -9,7 +10,9 @@ inverse of the precision, a dense Cholesky factor of the observed block of the c
 through both). Each case runs in a process of its own, on one thread, so that its peak memory is
 its own. Results go to ``experiments/results/scaling.json``, ``scaling.md`` and ``scaling.png``.
 
-The real graphs are read from ``PYRO_COPULA_DATA``.
+The real graphs are read from ``PYRO_COPULA_DATA``. The power-law and random-regular families, with
+the iterative engine beside the exact one, are measured by ``crossover.py``, which ``--families``
+runs: it resumes, and its options are described there.
 """
 
 from __future__ import annotations
@@ -441,7 +444,11 @@ def main() -> None:
     parser.add_argument("--case", nargs=4, metavar=("GRAPH", "WORK", "ENGINE", "REPEATS"))
     parser.add_argument("--extra", choices=EXTRA, help="one of the other ratios, alone")
     parser.add_argument("--again", choices=EXTRA, help="measure one of them again, in the results")
+    parser.add_argument("--families", action="store_true", help="runs crossover.py instead")
     arguments = parser.parse_args()
+    if arguments.families:
+        subprocess.run([sys.executable, Path(__file__).with_name("crossover.py")], check=True)
+        return
     if arguments.case:
         graph, work, engine, repeats = arguments.case
         print(json.dumps(measure(graph, work, engine, int(repeats))))

@@ -197,6 +197,10 @@ def distributed(*, backend: str = "gloo", timeout: float = 300.0) -> Iterator[Cr
     of one process with the same seed, so that the results are the same up to rounding,
     and all processes end with the same parameters. Exact backends have nothing to divide.
 
+    What is divided is the work on probes, not what all of them share: give the backend many, such
+    as ``Iterative(num_probes=256)`` for quieter gradients. With the 16 that training has by
+    default a second process gains nothing; ``experiments/results/iterative.json`` has the ratios.
+
     Only the first process shows progress and writes checkpoints and files; the others return from
     ``save`` without writing. Alone, without ``torchrun``, nothing changes::
 

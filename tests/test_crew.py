@@ -134,18 +134,21 @@ def test_torchrun(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(("task", "timeout"), [("killed", 120.0), ("frozen", 8.0)])
 def test_a_lost_process_is_an_error_in_the_others_and_the_fit_goes_on_later(
-    task, timeout, tmp_path, tally
+    task, timeout, size, tmp_path, tally
 ):
     start = time.monotonic()
-    with Processes(2, task, tmp_path, timeout) as processes:
-        code, out, err = processes.ended(0)
-    assert code == 3, out + err
-    assert "DistributedError: Process 0 of 2 cannot go on without the others" in out
-    seconds = float(re.search(r"([\d.]+) s: ", out).group(1))
-    if task == "killed":  # known at once, long before the time is over
-        assert seconds < timeout / 2
+    with Processes(size, task, tmp_path, timeout) as processes:
+        left = [processes.ended(rank) for rank in range(size - 1)]
+    for rank, (code, out, err) in enumerate(left):
+        assert code == 3, out + err
+        assert f"Process {rank} of {size} cannot go on without the others" in out
+        assert "DistributedError" in out
+        seconds = float(re.search(r"([\d.]+) s: ", out).group(1))
+        if task == "killed":  # known at once, long before the time is over
+            assert seconds < timeout / 2
     assert time.monotonic() - start < 120 + timeout
     # the third look was at step 10: the second one saved the state at step 5
     assert (tmp_path / "fit.checkpoint").exists()
