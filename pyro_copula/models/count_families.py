@@ -7,6 +7,7 @@ from typing import Any
 import pyro.distributions as dist
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from ..errors import InvalidArgumentError
 from ..marginals import Shifted, ZeroTruncated
@@ -18,6 +19,8 @@ from .family import MarginalFamily, bend, check_choice
 #: Log dispersions stay within this distance of zero, where the law is Poisson or nearly so at one
 #: end and has all its mass at zero at the other.
 _MAX_LOG_DISPERSION = 12.0
+#: A mean that would be half the cap is 1.5% lower with it, and one that would be the cap 16%.
+_CAP_SHARPNESS = 4.0
 
 
 class BernoulliFamily(MarginalFamily):
@@ -65,6 +68,9 @@ class CountFamily(MarginalFamily):
         lower: Counts start here: the law is that of ``y - lower``. ``"auto"``: at 1 if no observed
             count is 0, else at 0. It does not go further, because a count below the smallest
             observed one may well be among the missing.
+        cap: Whether the mean (per exposure) stays, smoothly, below twice the largest observed
+            count. A log mean that extrapolates makes one node's mean absurd, and with it the mean
+            of any sum over nodes.
 
     Example:
         >>> CountFamily("node", zeros="inflated", gate="node").specification()
@@ -75,6 +81,7 @@ class CountFamily(MarginalFamily):
     uses_offset = True
     shift: Tensor
     typical: Tensor
+    top: Tensor
 
     def __init__(
         self,
@@ -84,6 +91,7 @@ class CountFamily(MarginalFamily):
         gate: str = "global",
         power: bool = False,
         lower: int | str = 0,
+        cap: bool = False,
     ) -> None:
         super().__init__()
         check_choice("dispersion", dispersion, (None, "global", "node"))
@@ -108,15 +116,21 @@ class CountFamily(MarginalFamily):
         if zeros == "inflated":
             self._scalars["gate"] = Proportion("gate", 0.1)
         self.dispersion, self.zeros, self.gate = dispersion, zeros, gate
-        self.power, self.lower = power, lower
+        self.power, self.lower, self.cap = power, lower, cap
         self._gate_channel = 2 if dispersion == "node" else 1
         self.out_channels = self._gate_channel + (gate == "node")
         self.register_buffer("shift", torch.tensor(0 if lower == "auto" else lower))
         self.register_buffer("typical", torch.tensor(0.0))  # the log of a typical mean
-        self.name, self.options = _name_and_options(dispersion, zeros, gate, power, lower)
+        if cap:
+            self.register_buffer("top", torch.tensor(0.0))  # the log of the largest mean
+        name, options = _name_and_options(dispersion, zeros, gate, power, lower)
+        self.name, self.options = name, options | ({"cap": True} if cap else {})
 
     def forward(self, outputs: Tensor, offset: Tensor | None = None, **scalars: Any) -> Any:
-        mean = log_mean(self.center, outputs[..., 0], offset)
+        mean = log_mean(self.center, outputs[..., 0], None)
+        if self.cap:
+            mean = self.top - softplus(self.top - mean, beta=_CAP_SHARPNESS)
+        mean = mean if offset is None else mean + offset
         if self.dispersion is None:
             law = dist.Poisson(mean.exp())
         else:
@@ -172,6 +186,8 @@ class CountFamily(MarginalFamily):
             mean = mean / (1 - gate)
         self.center.fill_(mean.log())
         self.typical.fill_((mean * exposure).log().mean())
+        if self.cap:
+            self.top.fill_((2 * torch.maximum((y / exposure).max(), mean)).log())
 
     def check(self, y: Tensor) -> None:
         least = int(self.shift) + (1 if self.zeros == "truncated" else 0)

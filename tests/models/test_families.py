@@ -167,3 +167,25 @@ def test_dispersion_is_constant_unless_a_power_is_asked_for():
 def test_a_power_needs_a_dispersion():
     with pytest.raises(InvalidArgumentError, match="`power` must be False without a dispersion"):
         CountFamily(None, power=True)
+
+
+def test_a_capped_mean_stays_below_twice_the_largest_rate():
+    y, offset = torch.tensor([3.0, 40.0, 7.0, 0.0]), torch.tensor([0.0, 3.0, 1.0, 2.0])
+    plain, capped = CountFamily("global"), CountFamily("global", cap=True)
+    for family in (plain, capped):
+        family.start(y, offset)
+    largest = float((y / offset.exp()).max())
+    outputs = torch.tensor([[-2.0], [0.0], [10.0], [1000.0]])
+    expected, found = plain(outputs, offset).mean, capped(outputs, offset).mean
+    assert float(expected.detach()[-1]) > 1e3 * float(found.detach()[-1])
+    rate = found / offset.exp()
+    torch.testing.assert_close(rate[2:], torch.full((2,), 2 * largest), rtol=1e-3, atol=0.0)
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0.02, atol=0.0)
+    assert capped.specification() == {"family": "negative_binomial", "cap": True}
+    assert "cap" not in plain.specification()
+
+
+def test_a_cap_with_nothing_but_zeros():
+    family = CountFamily(cap=True)
+    family.start(torch.zeros(10))
+    assert float(family(torch.zeros(10, 1)).mean.detach()[0]) == pytest.approx(0.05, rel=0.02)
