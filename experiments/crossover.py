@@ -230,7 +230,7 @@ def table(records: dict) -> str:
             cells.append(f"{exact['operations']:.1e}" if exact else "")
             for record in (exact, found):
                 done = "seconds" in record
-                cells.append(f"{record['seconds']:.2f}" if done else "not run")
+                cells.append(f"{record['seconds']:.2g}" if done else "not run")
                 cells.append(f"{record['peak_gib']:.2f}" if done else "")
             cells += error_cells(exact, found) if "seconds" in found else [""] * 4
             lines.append("| " + " | ".join(cells) + " |")

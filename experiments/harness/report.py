@@ -9,7 +9,7 @@ from typing import Any
 
 from pyro_copula.atomic import write_whole
 
-from . import acceptance_report, discrete_report, figures, pilot, prose, summary
+from . import acceptance_report, discrete_report, engine_report, figures, pilot, prose, summary
 from .models import CONTINUOUS, COUNT
 from .problems import COUNTS, ELECTION
 from .prose import markdown
@@ -66,6 +66,7 @@ def text(results: Path) -> str:
     parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"])]
     parts += [discrete_report.section(records["discrete"])]
+    parts += [engine_report.section(results)]
     if (results / "figure3.png").exists():
         parts += [prose.FIGURE3]
     parts += [_time(records)]
