@@ -6,6 +6,8 @@ from typing import Any
 
 #: Colours that survive colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREY, BLACK = "#0072B2", "#E69F00", "#999999", "#333333"
+#: Where Moran's I before and after the copula stands: apart by the width of its label.
+_PLACES = (0.0, 1.4)
 
 
 def plot_histogram(histogram: Any, axes: Any = None, *, title: str = "") -> Any:
@@ -66,13 +68,13 @@ def plot_moran(before: Any, after: Any, axes: Any = None, *, title: str = "") ->
     """Moran's I before and after the copula, each with where it would lie by chance."""
     axes = _own_axes(axes)
     seen = [0.0]
-    for place, moran in enumerate((before, after)):
+    for number, (place, moran) in enumerate(zip(_PLACES, (before, after), strict=True)):
         low, high = moran.expected - 1.96 * moran.sd, moran.expected + 1.96 * moran.sd
         seen += [low, high, moran.statistic]
-        label = {"label": "95% by chance"} if place == 0 else {}
+        label = {"label": "95% by chance"} if number == 0 else {}
         axes.bar(place, high - low, 0.3, low, color=GREY, alpha=0.5, **label)
         axes.hlines(moran.expected, place - 0.15, place + 0.15, color=BLACK, linewidth=1)
-        wrong = place == 1 and not low <= moran.statistic <= high  # before it, there may be some
+        wrong = number == 1 and not low <= moran.statistic <= high  # before it, there may be some
         axes.scatter(place, moran.statistic, s=50, color=ORANGE if wrong else BLUE, zorder=3)
         axes.annotate(
             f"I = {_signed(moran.statistic)}\n{moran.null}: {_signed(moran.expected)}",
@@ -83,10 +85,10 @@ def plot_moran(before: Any, after: Any, axes: Any = None, *, title: str = "") ->
             fontsize=8,
         )
     axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
-    axes.set_xticks([0, 1], ["before the copula", "after it"])
+    axes.set_xticks(_PLACES, ["before the copula", "after it"])
     room = 0.2 * (max(seen) - min(seen))
     axes.set(ylim=(min(seen) - room, max(seen) + 1.5 * room))
-    axes.set(xlim=(-0.5, 1.9), ylabel="Moran's I of residuals", title=title)
+    axes.set(xlim=(-0.3, 2.55), ylabel="Moran's I of residuals", title=title)
     axes.legend(fontsize=8, loc="upper right", frameon=False)
     return axes
 
