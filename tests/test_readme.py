@@ -34,11 +34,13 @@ def test_example_runs(law):
 
 
 @pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")  # small counts
-def test_model_example_runs(capsys):
+def test_model_example_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names: dict = {"torch": torch, "pc": pc}
     exec(compile(MODEL, "README.md", "exec"), names)
     hidden = names["prediction"]
     assert len(hidden.nodes) == int((~names["observed"]).sum()) == 20
+    assert (tmp_path / "intervals.png").stat().st_size > 10_000
     assert names["posterior"].posterior["rho"].shape == (2, 100)
     assert "log_likelihood" in names["idata"].groups()
     assert "negative_binomial" in capsys.readouterr().out
