@@ -33,7 +33,7 @@ def test_example_runs(law):
     assert 0.6 < float(names["guide"].median()["rho"]) < 1
 
 
-@pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")  # small counts
+@pytest.mark.filterwarnings("error::pyro_copula.errors.MidpointWarning")
 def test_model_example_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {"torch": torch, "pc": pc}

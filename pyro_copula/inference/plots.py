@@ -10,6 +10,9 @@ from torch import Tensor
 #: Colours that survive colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#999999"
 
+#: Up to so many nodes are told apart: each has its name and a bar of its own.
+_NAMED = 60
+
 
 def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any = None) -> Any:
     """Intervals in the order of their medians, and the true values where they are known."""
@@ -21,8 +24,11 @@ def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any =
     lower, upper = prediction.interval(level)
     order = torch.argsort(median, stable=True)
     place = torch.arange(len(order))
-    axes.vlines(place, lower[order], upper[order], color=BLUE, alpha=0.45, linewidth=1.5)
-    axes.plot(place, median[order], color=BLUE, linewidth=1.5, label="median")
+    few = len(order) <= _NAMED
+    width = 4 if few else 1.5
+    axes.vlines(place, lower[order], upper[order], color=BLUE, alpha=0.45, linewidth=width)
+    look = {"marker": "_", "markersize": 8, "linestyle": ""} if few else {"linewidth": 1.5}
+    axes.plot(place, median[order], color=BLUE, label="median", **look)
     label = f"{100 * level:g}% interval"
     axes.plot([], [], color=BLUE, alpha=0.45, linewidth=4, label=label)
     if y is not None:
@@ -32,8 +38,12 @@ def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any =
             (~inside, ORANGE, "value, outside"),
         ):
             kept = chosen[order]
-            axes.scatter(place[kept], y[order][kept], s=10, color=colour, label=text, zorder=3)
+            axes.scatter(place[kept], y[order][kept], s=14, color=colour, label=text, zorder=3)
     axes.set(xlabel="predicted nodes, by median", ylabel="value")
+    if few:
+        nodes = prediction.nodes[order].tolist()
+        names = nodes if prediction.names is None else [prediction.names[node] for node in nodes]
+        axes.set_xticks(place, names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
     axes.legend(fontsize=8, loc="upper left")  # medians rise to the right, so it is free
     return axes
 

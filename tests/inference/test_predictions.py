@@ -297,5 +297,7 @@ def test_the_picture_of_a_prediction():
     }
     assert shown["value, inside"] == round(15 * inside)
     assert shown["value, inside"] + shown.get("value, outside", 0) == 15
+    ticks = [text.get_text() for text in axes.get_xticklabels()]
+    assert ticks == [str(node) for node in prediction.nodes[order].tolist()]  # few: each is named
     assert prediction.plot(axes=axes) is axes
     plt.close(axes.figure)
