@@ -59,7 +59,7 @@ def roles(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
         path: Where the picture goes.
     """
     plt = _pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.3))
     titles = {
         "a": ("(a) the graph is representational", "noise variance $\\sigma^2$"),
         "b": ("(b) the graph is correlational", "covariance scale $\\tau$"),
@@ -70,12 +70,14 @@ def roles(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
             style = {"marker": "o", "ms": 4, "capsize": 2}
             if model not in _COLOURS:
                 style |= {"ls": "--", "marker": "s"}
-            axis.errorbar(x, mean, error, label=model, color=_COLOURS.get(model), **style)
+            axis.errorbar(
+                x, mean, error, label=model, color=_COLOURS.get(model.split(",")[0]), **style
+            )
         axis.set_xscale("log")
         axis.set(title=title, xlabel=label, ylabel="test $R^2$")
         axis.grid(alpha=0.3)
         if curves.get(setting):
-            axis.legend(fontsize=7, ncol=2)
+            axis.legend(fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
         ticks = sorted({p[0] for points in curves.get(setting, {}).values() for p in points})
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()

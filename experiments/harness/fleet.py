@@ -25,7 +25,7 @@ from . import published
 from .problems import Problem
 
 #: Networks that can be stacked.
-NETWORKS = ("mlp", "gcn", "sage", "appnp")
+NETWORKS = ("mlp", "gcn", "sage", "appnp", "long appnp")
 #: Finished members are left behind once they are so large a share of a fleet.
 _LEAVE_BEHIND = 0.25
 

@@ -40,6 +40,7 @@ PAPER = {
     # Figure 1 only.
     "GAT": ("gat", "none"),
     "APPNP": ("appnp", "none"),
+    "APPNP, ten steps": ("long appnp", "none"),
     "ab-C-MLP": ("mlp", "alpha_beta"),
     "R-C-MLP": ("mlp", "regression"),
 }

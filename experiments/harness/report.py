@@ -10,7 +10,7 @@ from typing import Any
 from pyro_copula.atomic import write_whole
 
 from . import acceptance_report, discrete_report, engine_report, figures, pilot, prose, summary
-from .models import CONTINUOUS, COUNT
+from .models import CONTINUOUS, COUNT, PAPER
 from .problems import COUNTS, ELECTION
 from .prose import markdown
 from .stats import Cell, Published, base_of, by_seed, paired_p, read_published, summarise
@@ -76,16 +76,16 @@ def text(results: Path) -> str:
 # ---------------------------------------------------------------- one table
 
 
-def score_name(table: Table, row: str, records: Records) -> str:
-    """The metric of a row: clamped as published for the paper's rows, plain for the others."""
-    if row in table.paper:
+def score_name(table: Table, row: str) -> str:
+    """The metric of a row: clamped as published where its protocol is followed, else plain."""
+    if row in PAPER:
         return "published"
     return "r2_deviance" if table.name == "table3" else "r2"
 
 
 def cell(table: Table, records: Records, row: str, column: str) -> Cell | None:
     """One cell of a table, with the paired test against the base model."""
-    metric = score_name(table, row, records)
+    metric = score_name(table, row)
     values = by_seed(records, row, column, metric)
     if not values:
         return None
