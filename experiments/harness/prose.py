@@ -33,7 +33,9 @@ are exact means, not averages of 1,000 draws, and arithmetic is in float64. **Ot
 library's defaults (stopping on the validation log score) and no clamp. `ab-C-` is the paper's
 two-parameter precision, `R-C-` its edge regression.
 
-A cell is the mean ± its standard error over n seeds, with the published number in brackets.
+A cell is the mean ± its standard error over n seeds, with the published number in brackets. A row
+with fewer seeds than others, said in square brackets, has the first ones: splits and simulated data
+differ much more than models do, so do not compare it with rows of more seeds.
 Asterisks mark a paired t-test against the base model at 0.1, 0.05 and 0.01, as in the paper.
 Coverage, width, log score and CRPS are those of 90% intervals and predictive laws on test nodes,
 given training values; "all observed" conditions on validation values too, as a user would.

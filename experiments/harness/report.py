@@ -116,11 +116,14 @@ def _main_table(
     published: Mapping[tuple[str, str, str], Published],
 ) -> str:
     lines = []
+    most = {column: max(_seeds(records, column).values()) for column in columns}
     for row in table.rows:
         cells = []
         for column in columns:
             found = cell(table, records, row, column)
             words = "" if found is None else str(found)
+            if found is not None and found.count < most[column]:
+                words += f" [{found.count}]"
             known = published.get((table.published or "", row, _short(column)))
             if known is not None and found is not None:
                 words += f" ({known})"
@@ -141,12 +144,18 @@ def _named(row: str, table: Table) -> str:
     return f"{row} ({note})" if note else row
 
 
-def _count(records: Records, column: str) -> str:
+def _seeds(records: Records, column: str) -> dict[str, int]:
+    """How many seeds each row has."""
     seeds: dict[str, int] = defaultdict(int)
     for record in records:
         if record["dataset"] == column:
             seeds[record["model"]] += 1
-    low, high = min(seeds.values()), max(seeds.values())
+    return seeds
+
+
+def _count(records: Records, column: str) -> str:
+    seeds = _seeds(records, column).values()
+    low, high = min(seeds), max(seeds)
     return str(low) if low == high else f"{low} to {high}"
 
 
