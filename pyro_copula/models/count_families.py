@@ -123,8 +123,7 @@ class CountFamily(MarginalFamily):
         self.register_buffer("typical", torch.tensor(0.0))  # the log of a typical mean
         if cap:
             self.register_buffer("top", torch.tensor(0.0))  # the log of the largest mean
-        name, options = _name_and_options(dispersion, zeros, gate, power, lower)
-        self.name, self.options = name, options | ({"cap": True} if cap else {})
+        self.name, self.options = _name_and_options(dispersion, zeros, gate, power, lower, cap)
 
     def forward(self, outputs: Tensor, offset: Tensor | None = None, **scalars: Any) -> Any:
         mean = log_mean(self.center, outputs[..., 0], None)
@@ -210,7 +209,7 @@ class CountFamily(MarginalFamily):
 
 
 def _name_and_options(
-    dispersion: str | None, zeros: str | None, gate: str, power: bool, lower: int | str
+    dispersion: str | None, zeros: str | None, gate: str, power: bool, lower: int | str, cap: bool
 ) -> tuple[str, dict[str, Any]]:
     """The name in ``FAMILIES`` and what is not said by it."""
     name = "poisson" if dispersion is None else "negative_binomial"
@@ -227,4 +226,6 @@ def _name_and_options(
         name = f"shifted_{name}"
     elif lower != 0:
         options["lower"] = lower
+    if cap:
+        options["cap"] = cap
     return name, options
