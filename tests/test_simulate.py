@@ -275,6 +275,44 @@ def test_coupled_counts_are_dependent():
     assert together["c"].mean() - together["a"].mean() > 0.2
 
 
+# ---------------------------------------------------------------- published data sets
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_published_numbers_come_in_the_published_order(setting):
+    """Features, then what makes the graph, then what makes the mean, then the noise."""
+    data = simulate.published_setting(setting, sigma2=5.0, tau=2.0, gamma=0.3, seed=7)
+    numbers = np.random.RandomState(7).normal(size=300 * 10 + 10 * 10 + 10)
+    x, graph_weight, weight = np.split(numbers, [3000, 3100])
+    x, graph_weight = x.reshape(300, 10), graph_weight.reshape(10, 10)
+    assert np.array_equal(data.x, x)
+    distance = np.linalg.norm((x @ graph_weight)[None] - (x @ graph_weight)[:, None], axis=2)
+    published = distance <= np.sort(distance.ravel())[4999]  # 5,000 non-zeros, the diagonal's too
+    adjacency = np.zeros((300, 300))
+    adjacency[tuple(data.edge_index.numpy())] = 1.0
+    assert np.array_equal(adjacency + np.eye(300), published)
+    average = published / published.sum(0)[:, None]
+    mean = x @ weight if setting == "b" else average @ x @ weight
+    np.testing.assert_allclose(data.mean, mean, atol=1e-12)
+    assert np.array_equal(data.train_mask.nonzero()[:, 0], np.arange(100))
+    assert data.seed == 7
+
+
+def test_noise_of_published_data_sets_has_the_covariance():
+    """Whitened residuals of many data sets are standard normal."""
+    squares, count = 0.0, 0
+    for seed in range(1, 9):
+        data = simulate.published_setting("c", tau=2.0, gamma=0.3, seed=seed)
+        residual = (data.y - data.mean).numpy()
+        _, covariance = dense(data)
+        squares += residual @ np.linalg.solve(2.0 * covariance, residual)
+        count += 300
+    assert abs(squares - count) / math.sqrt(2 * count) < Z
+    data = simulate.published_setting("a", sigma2=5.0, seed=3)
+    squares = float((data.y - data.mean).square().sum()) / 5.0
+    assert abs(squares - 300) / math.sqrt(600) < Z
+
+
 # ---------------------------------------------------------------- seeds
 
 
@@ -285,8 +323,9 @@ def test_coupled_counts_are_dependent():
         lambda seed: simulate.random_regular_graph(60, 4, seed=seed).edges,
         lambda seed: simulate.latent_space_graph(seed=seed).x,
         lambda seed: simulate.paper_setting("c", family="poisson", seed=seed, **SMALL).y,
+        lambda seed: simulate.published_setting("a", seed=seed).y,
     ],
-    ids=["power_law", "regular", "latent_space", "paper"],
+    ids=["power_law", "regular", "latent_space", "paper", "published"],
 )
 def test_the_seed_decides_and_the_global_state_stays(make):
     before = torch.get_rng_state(), str(np.random.get_state()), random.getstate()  # noqa: NPY002
@@ -330,6 +369,9 @@ def test_the_dtype_is_the_default_one_and_the_draw_the_same():
         (lambda: simulate.paper_setting("a", sigma2=0.0), "`sigma2` must be positive"),
         (lambda: simulate.paper_setting("b", tau=math.nan), "`tau` must be positive"),
         (lambda: simulate.paper_setting("a", seed=-1), "`seed` must be a whole number"),
+        (lambda: simulate.published_setting("d"), "`setting` must be one of"),
+        (lambda: simulate.published_setting("a", gamma=0.0), "`gamma` must be positive"),
+        (lambda: simulate.published_setting("a", seed=2**32), "from 0 to 4294967295"),
         (lambda: simulate.latent_space_graph(edge_count="directed"), "`edge_count` must be one"),
         (lambda: simulate.latent_space_graph(10, 9), "`num_edges` must be from 10 to 100"),
         (lambda: simulate.latent_space_graph(10, 46, edge_count="undirected"), "from 0 to 45"),

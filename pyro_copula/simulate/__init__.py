@@ -5,6 +5,7 @@ result, and the global random state is neither read nor moved.
 """
 
 from .graphs import grid_graph, power_law_graph, random_regular_graph
+from .published import published_setting
 from .settings import LatentSpaceGraph, latent_space_graph, paper_setting
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "latent_space_graph",
     "paper_setting",
     "power_law_graph",
+    "published_setting",
     "random_regular_graph",
 ]

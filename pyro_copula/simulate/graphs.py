@@ -6,6 +6,7 @@ seconds.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -223,11 +224,12 @@ def _permutation(size: int, generator: torch.Generator) -> np.ndarray:
     return torch.randperm(size, generator=generator).numpy()
 
 
-def _check_count(argument: str, value: Any, least: int) -> None:
+def _check_count(argument: str, value: Any, least: int, most: float = math.inf) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not whole or not least <= value <= most:
+        to = f" to {most}" if most < math.inf else ""
         raise InvalidArgumentError(
-            argument, f"a whole number from {least}", repr(value), f"Pass {least} or more."
+            argument, f"a whole number from {least}{to}", repr(value), f"Pass {least} or more."
         )
 
 

@@ -159,9 +159,7 @@ def paper_setting(
     _check_choice("family", family, FAMILIES)
     parameters = {"sigma2": sigma2, "tau": tau, "gamma": gamma, "total_count": total_count}
     parameters |= {"count_level": count_level, "count_spread": count_spread}
-    for name, value in parameters.items():
-        if not (0 < value < math.inf):
-            raise InvalidArgumentError(name, "positive and finite", repr(value), "Pass 1.0.")
+    _check_positive(**parameters)
     generator = _generator(seed)
     graph, x, graph_weight = _latent_space_graph(
         num_nodes, num_edges, num_features, latent_dim, edge_count, generator, torch.float64
@@ -299,6 +297,12 @@ def _make_data(graph: Graph, tensors: dict[str, Tensor], truth: dict[str, Any]) 
         **{name: tensor.to(dtype) for name, tensor in tensors.items()},
         **truth,
     )
+
+
+def _check_positive(**parameters: float) -> None:
+    for name, value in parameters.items():
+        if not (0 < value < math.inf):
+            raise InvalidArgumentError(name, "positive and finite", repr(value), "Pass 1.0.")
 
 
 def _check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
