@@ -24,8 +24,6 @@ import pyro_copula as pc
 from . import published
 from .problems import Problem
 
-#: Networks that can be stacked.
-NETWORKS = ("mlp", "gcn", "sage", "appnp", "long appnp")
 #: Finished members are left behind once they are so large a share of a fleet.
 _LEAVE_BEHIND = 0.25
 
@@ -97,10 +95,9 @@ class _SideBySide:
         y = [m.problem.data.y.masked_fill(~m.problem.train, math.nan) for m in members]
         self.y = torch.cat(y)
         self.known = int(members[0].problem.train.sum())
-        matrices = [published.normalised_adjacency(graph).toarray() for graph in graphs]
-        matrix = torch.from_numpy(np.stack(matrices))  # (members, nodes, nodes)
-        self.network = published.NETWORKS[network](matrix[0], width, 1)
-        self.buffers = {name: matrix for name, _ in self.network.named_buffers()}
+        operators = torch.stack([_dense(published.operator(network, g)) for g in graphs])
+        self.network = published.NETWORKS[network](operators[0], width, 1)
+        self.buffers = {name: operators for name, _ in self.network.named_buffers()}
         self.scale = math.sqrt(0.5)  # of independent values, as PublishedNormal has it
 
     def loc(self, parameters: Parameters) -> Tensor:
@@ -154,6 +151,10 @@ class _SideBySide:
         return mean.reshape(self.shape)
 
 
+def _dense(operator: Any) -> Tensor:
+    return operator if isinstance(operator, Tensor) else torch.from_numpy(operator.toarray())
+
+
 def _part(parameters: Parameters, prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in parameters.items() if k.startswith(prefix)}
 
@@ -172,7 +173,7 @@ def train_together(
     Args:
         members: The fits and their data, all with the same numbers of nodes, edges and training
             nodes.
-        network: One of ``NETWORKS``.
+        network: One of ``published.NETWORKS``.
         lr: The learning rate.
         schedule: How long to train each.
     """

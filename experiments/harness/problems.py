@@ -47,19 +47,21 @@ class Problem:
         return self.data.y[self.test]
 
 
-def load(dataset: str, seed: int) -> Problem:
+def load(dataset: str, seed: int, *, published: bool = False) -> Problem:
     """The problem of a data set and a seed.
 
     Args:
         dataset: ``"a:sigma2=5.0"``, ``"b:tau=1.0"``, ``"c:tau=1.0"``, an outcome of the election
             data, or a set of counts.
-        seed: Of the simulated data, or of the published split.
+        seed: Of the simulated data, or of the split, which is the published one always.
+        published: Whether simulated data are those of the published code.
     """
     setting, _, parameter = dataset.partition(":")
     if setting in ("a", "b", "c"):
         name, _, value = parameter.partition("=")
         chosen: Any = {name: float(value)}
-        data = pc.simulate.paper_setting(setting, seed=seed, **chosen)
+        make: Any = pc.simulate.published_setting if published else pc.simulate.paper_setting
+        data = make(setting, seed=seed, **chosen)
         return Problem(data, data.train_mask, data.val_mask, data.test_mask, counts=False)
     if dataset not in (*ELECTION, *COUNTS):
         raise InvalidArgumentError(

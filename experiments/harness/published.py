@@ -121,42 +121,53 @@ class _SAGE(nn.Module):
 
 
 class _APPNP(_MLP):
-    """Steps of personalised PageRank, restarting with probability 0.1.
-
-    The paper does not say how many. Two is how far the other networks of two layers see; ten, the
-    number of the original APPNP, blur what a node of 33 neighbours learns from them.
-    """
-
-    steps = 2
+    """Personalised PageRank of a network's outputs: linear, so that all steps are one matrix."""
 
     def __init__(self, matrix: Any, width: int, out: int) -> None:
         super().__init__(matrix, width, out)
         _hold(self, matrix)
 
     def forward(self, x: Tensor, product: Tensor) -> Tensor:
-        start = state = super().forward(x, product)
-        for _ in range(self.steps):
-            state = 0.9 * _times(self.matrix, state) + 0.1 * start
-        return state
-
-
-class _LongAPPNP(_APPNP):
-    steps = 10
+        return _times(self.matrix, super().forward(x, product))
 
 
 class _GAT(nn.Module):
-    """Four heads of four channels, then one head."""
+    """Four heads of four channels, then one head.
 
-    def __init__(self, edge_index: Tensor, width: int, out: int) -> None:
+    The layers' parameters are those of PyTorch Geometric, and so is what they compute; it is
+    written out for networks to be stacked.
+    """
+
+    matrix: Tensor
+
+    def __init__(self, edges: Tensor, width: int, out: int) -> None:
         from torch_geometric.nn import GATConv
 
         super().__init__()
-        self.register_buffer("edge_index", edge_index)
+        _hold(self, edges)
         self.first = GATConv(width, HIDDEN // HEADS, heads=HEADS)
         self.second = GATConv(HIDDEN, out)
 
     def forward(self, x: Tensor, product: Tensor) -> Tensor:
-        return self.second(self.first(x, self.edge_index).relu(), self.edge_index)
+        return _attend(self.second, _attend(self.first, x, self.matrix).relu(), self.matrix)
+
+
+def _attend(layer: Any, x: Tensor, edges: Tensor) -> Tensor:
+    """A layer of graph attention along edges, self loops among them; ``(2, num_edges)``."""
+    source, target = edges
+    heads = layer.att_src.shape[1]
+    hidden = (x @ layer.lin.weight.T).unflatten(-1, (heads, -1))  # (nodes, heads, channels)
+    score = (hidden * layer.att_src[0]).sum(-1)[source] + (hidden * layer.att_dst[0]).sum(-1)[
+        target
+    ]
+    score = torch.nn.functional.leaky_relu(score, layer.negative_slope)
+    weight = (score - score.detach().max()).exp()  # (edges, heads)
+    index = target.unsqueeze(-1).expand_as(weight)
+    total = torch.zeros_like(hidden[..., 0]).scatter_add(0, index, weight)
+    messages = (weight.unsqueeze(-1) * hidden[source]).flatten(-2)
+    index = target.unsqueeze(-1).expand_as(messages)
+    summed = torch.zeros_like(hidden.flatten(-2)).scatter_add(0, index, messages)
+    return (summed.unflatten(-1, (heads, -1)) / total.unsqueeze(-1)).flatten(-2) + layer.bias
 
 
 NETWORKS = {
@@ -165,10 +176,28 @@ NETWORKS = {
     "sage": _SAGE,
     "gat": _GAT,
     "appnp": _APPNP,
-    "long appnp": _LongAPPNP,
+    "short appnp": _APPNP,
 }
 #: Those whose first layer is a graph convolution.
 CONVOLUTIONS = ("gcn", "sage")
+#: How many steps of PageRank: the published code takes ten, restarting with probability 0.1.
+STEPS = {"appnp": 10, "short appnp": 2}
+RESTART = 0.1
+
+
+def operator(network: str, graph: pc.Graph) -> Any:
+    """What a network takes of the graph: edges with self loops, or a matrix to multiply by."""
+    if network == "gat":
+        loops = torch.arange(graph.num_nodes).expand(2, -1)
+        return torch.cat([graph.edge_index, loops], dim=1)
+    matrix = normalised_adjacency(graph)
+    if network not in STEPS:
+        return matrix
+    power, total = np.eye(graph.num_nodes), np.zeros(matrix.shape)
+    for _ in range(STEPS[network]):
+        total += RESTART * power
+        power = (1 - RESTART) * (matrix @ power)
+    return torch.from_numpy(total + power)
 
 
 class PublishedNetwork(nn.Module):
@@ -187,12 +216,11 @@ class PublishedNetwork(nn.Module):
     def __init__(self, name: str, x: Tensor, graph: pc.Graph, out_channels: int = 1) -> None:
         super().__init__()
         self.register_buffer("x", x, persistent=False)
-        matrix = normalised_adjacency(graph)
+        matrix = operator(name, graph)
         # The first layer's features never change, so neither does their product with the matrix.
         product = torch.from_numpy(matrix @ x.numpy()) if name in CONVOLUTIONS else x
         self.register_buffer("product", product, persistent=False)
-        operator = graph.edge_index if name == "gat" else matrix
-        self.network = NETWORKS[name](operator, x.shape[1], out_channels)
+        self.network = NETWORKS[name](matrix, x.shape[1], out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.network(self.x, self.product)

@@ -40,8 +40,9 @@ def write(results: Path, path: Path) -> None:
         path: The Markdown file.
     """
     records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
-    if records["figure1"]:
-        figures.roles(role_curves(records["figure1"]), results / "figure1.png")
+    for name in ("figure1", "figure1-published"):
+        if records[name]:
+            figures.roles(role_curves(records[name]), results / f"{name}.png")
     rows = calibration_rows([*records["table2"], *records["table3"]])
     if rows:
         figures.calibration(rows, results / "calibration.png")
@@ -61,7 +62,7 @@ def text(results: Path) -> str:
     for name, table in TABLES.items():
         if records[name]:
             parts += [_section(table, records[name], published)]
-        if name == "table3":
+        if name == "table3-published":
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"])]
@@ -80,7 +81,7 @@ def score_name(table: Table, row: str) -> str:
     """The metric of a row: clamped as published where its protocol is followed, else plain."""
     if row in PAPER:
         return "published"
-    return "r2_deviance" if table.name == "table3" else "r2"
+    return "r2_deviance" if table.name.startswith("table3") else "r2"
 
 
 def cell(table: Table, records: Records, row: str, column: str) -> Cell | None:
@@ -102,8 +103,8 @@ def _section(
     parts += [_main_table(table, records, columns, published)]
     if table.published is not None:
         parts += [_verdict(table, records, columns, published)]
-    if table.name == "figure1":
-        parts += ["![Figure 1](results/figure1.png)"]
+    if table.name.startswith("figure1"):
+        parts += [f"![Figure 1](results/{table.name}.png)"]
     elif table.beyond:
         parts += [_law_table(table, records, column) for column in columns]
     return "\n\n".join(part for part in parts if part)

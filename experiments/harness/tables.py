@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import acceptance, discrete, models, pilot
-from .problems import COUNTS, ELECTION, TAUS, VARIANCES, load
+from .problems import COUNTS, ELECTION, TAUS, VARIANCES, Problem, load
 from .trials import Together, Trial
 
 PAPER_ROWS = pilot.ROWS
@@ -29,20 +30,21 @@ class Table:
     Attributes:
         name: What the command line calls it.
         title: What the report calls it.
-        columns: Data sets, with the number of seeds that the committed table has.
+        columns: Data sets, with the seeds that the committed table has.
         paper: Rows of the paper.
         beyond: Rows that the paper does not have.
         published: The name of the table in the file of published numbers.
-        split: The seed of the split where all trials share one.
+        as_run: Whether a trial has the data and split that the published code gives its seed. If
+            not, every seed has its own.
     """
 
     name: str
     title: str
-    columns: dict[str, int]
+    columns: dict[str, Sequence[int]]
     paper: tuple[str, ...]
     beyond: tuple[str, ...]
     published: str | None = None
-    split: int | None = None
+    as_run: bool = False
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -52,50 +54,82 @@ class Table:
 
 _CONTINUOUS = (*models.CONTINUOUS, "label propagation")
 _COUNT = (*models.COUNT, "label propagation")
+_HUNDRED = range(1, 101)
+_TEN = range(1, 11)
+_FIGURE1 = {
+    **{f"a:sigma2={value}": _HUNDRED for value in VARIANCES},
+    **{f"b:tau={value}": _HUNDRED for value in TAUS},
+}
+_TABLE1 = {f"c:tau={value}": _HUNDRED for value in TAUS}
+#: Two of the ten trials that the published code has of each of the splits 1 to 5.
+_FIVE_SPLITS = [10 * split + k for split in range(5) for k in (1, 2)]
 
 TABLES = {
     "figure1": Table(
         "figure1",
         "Figure 1: two roles of the graph",
-        {
-            **{f"a:sigma2={value}": 100 for value in VARIANCES},
-            **{f"b:tau={value}": 100 for value in TAUS},
-        },
+        _FIGURE1,
         FIGURE_ROWS,
-        ("APPNP, ten steps", *_SETTING_B_ONLY),
+        ("APPNP, two steps", *_SETTING_B_ONLY),
+    ),
+    "figure1-published": Table(
+        "figure1-published",
+        "Figure 1, trials of the published code",
+        _FIGURE1,
+        FIGURE_ROWS,
+        _SETTING_B_ONLY,
+        as_run=True,
     ),
     "table1": Table(
         "table1",
         "Table 1: simulated data, setting (c)",
-        {f"c:tau={value}": 100 for value in TAUS},
+        _TABLE1,
         PAPER_ROWS,
         _CONTINUOUS,
         "table1_synthetic_c",
     ),
+    "table1-published": Table(
+        "table1-published",
+        "Table 1, trials of the published code",
+        _TABLE1,
+        PAPER_ROWS,
+        (),
+        "table1_synthetic_c",
+        as_run=True,
+    ),
     "table2": Table(
         "table2",
         "Table 2: United States counties",
-        dict.fromkeys(ELECTION, 10),
+        dict.fromkeys(ELECTION, _TEN),
         PAPER_ROWS,
         _CONTINUOUS,
         "table2_election",
     ),
+    "table2-published": Table(
+        "table2-published",
+        "Table 2, trials of the published code",
+        dict.fromkeys(ELECTION, _TEN),
+        PAPER_ROWS,
+        (),
+        "table2_election",
+        as_run=True,
+    ),
     "table3": Table(
         "table3",
         "Table 3: counts",
-        {"emnlp": 20, "wiki-chameleon": 20, "wiki-squirrel": 5},
+        {"emnlp": range(1, 21), "wiki-chameleon": range(1, 21), "wiki-squirrel": range(1, 6)},
         PAPER_ROWS,
         _COUNT,
         "table3_counts",
     ),
-    "table2-split1": Table(
-        "table2-split1",
-        "Table 2 on one split",
-        dict.fromkeys(ELECTION, 10),
+    "table3-published": Table(
+        "table3-published",
+        "Table 3, trials of the published code",
+        {"emnlp": _TEN, "wiki-chameleon": _FIVE_SPLITS},
         PAPER_ROWS,
         (),
-        "table2_election",
-        split=1,
+        "table3_counts",
+        as_run=True,
     ),
 }
 
@@ -128,8 +162,8 @@ def table_trials(
         return [t for t in named if columns is None or t.dataset in columns]
     table = TABLES[name]
     made = []
-    for column, count in table.columns.items():
-        wanted = range(1, count + 1) if seeds is None else seeds
+    for column, usual in table.columns.items():
+        wanted = usual if seeds is None else seeds
         for seed in list(wanted)[: 1 if smoke else trials]:
             for row in table.rows:
                 if rows is not None and row not in rows:
@@ -138,7 +172,7 @@ def table_trials(
                     continue
                 if column.startswith("a:") and row in _SETTING_B_ONLY:
                     continue
-                chosen = options(column, row, split=table.split, smoke=smoke)
+                chosen = options(table, column, row, seed, smoke=smoke)
                 made.append(Trial(name, column, row, seed, chosen))
     if smoke:
         first = next(iter(table.columns))
@@ -146,11 +180,19 @@ def table_trials(
     return sorted(made, key=lambda t: t.seed)
 
 
+def published_split(column: str, seed: int) -> int:
+    """The split, or the simulated data set, of a trial of the published code.
+
+    It is the seed divided by ten, rounded up; EMNLP is read with the default split, 1, always.
+    """
+    return 1 if column == "emnlp" else math.ceil(seed / 10)
+
+
 def options(
-    column: str, row: str, *, split: int | None = None, smoke: bool = False
+    table: Table, column: str, row: str, seed: int, *, smoke: bool = False
 ) -> tuple[tuple[str, Any], ...]:
     """What a trial of this cell is run with."""
-    chosen: dict[str, Any] = {} if split is None else {"split": split}
+    chosen: dict[str, Any] = {"split": published_split(column, seed)} if table.as_run else {}
     if row in models.PAPER:
         simulated = column[1] == ":"
         both = pilot.RATES[:1] if simulated else pilot.RATES
@@ -172,7 +214,7 @@ def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
     table = TABLES[record["table"]]
     if record["dataset"] not in table.columns or record["model"] not in table.rows:
         return False
-    today = options(record["dataset"], record["model"], split=table.split, smoke=smoke)
+    today = options(table, record["dataset"], record["model"], record["seed"], smoke=smoke)
     trial = Trial(record["table"], record["dataset"], record["model"], record["seed"], today)
     return record["key"] == trial.key
 
@@ -182,7 +224,14 @@ def execute(trial: Trial) -> dict[str, Any]:
     with models.one_thread():
         if trial.table in STUDIES:
             return STUDIES[trial.table].execute(trial)
-        return models.run_model(trial, load(trial.dataset, trial.option("split", trial.seed)))
+        return models.run_model(trial, _problem(trial))
+
+
+def _problem(trial: Trial) -> Problem:
+    split = trial.option("split")
+    if split is None:
+        return load(trial.dataset, trial.seed)
+    return load(trial.dataset, split, published=True)
 
 
 def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
@@ -193,7 +242,8 @@ def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
         if trial.dataset[1] != ":" or not models.can_join_a_fleet(trial):
             groups.append([trial])
             continue
-        kind = (trial.table, trial.model, trial.options)
+        own = tuple(option for option in trial.options if option[0] != "split")
+        kind = (trial.table, trial.model, own)
         group = open_groups.get(kind)
         if group is None or len(group) == FLEET:
             group = open_groups[kind] = []
@@ -205,7 +255,7 @@ def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
 def execute_fleet(group: Sequence[Trial]) -> list[dict[str, Any]]:
     """The metrics of the trials of such a group."""
     with models.one_thread():
-        return models.run_fleet(group, [load(trial.dataset, trial.seed) for trial in group])
+        return models.run_fleet(group, [_problem(trial) for trial in group])
 
 
 #: How the runner runs trials of a table at once.

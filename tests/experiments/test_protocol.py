@@ -38,6 +38,31 @@ def test_networks_are_the_librarys(problem):
         torch.testing.assert_close(whole(x, edge_index), theirs(x, edge_index))
 
 
+def test_attention_is_that_of_pytorch_geometric(problem):
+    x, edge_index = problem.data.x, problem.data.edge_index
+    whole = published.PublishedNetwork("gat", x, graph_of(problem))
+    layers = whole.network
+    theirs = layers.second(layers.first(x, edge_index).relu(), edge_index)
+    torch.testing.assert_close(whole(x, edge_index), theirs)
+    parameters = list(layers.parameters())
+    for a, b in zip(
+        torch.autograd.grad(whole(x, edge_index).square().sum(), parameters),
+        torch.autograd.grad(theirs.square().sum(), parameters),
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(("name", "steps"), [("appnp", 10), ("short appnp", 2)])
+def test_pagerank_is_that_of_pytorch_geometric(problem, name, steps):
+    from torch_geometric.nn import APPNP
+
+    x, edge_index = problem.data.x, problem.data.edge_index
+    whole = published.PublishedNetwork(name, x, graph_of(problem))
+    network = whole.network
+    theirs = APPNP(steps, 0.1)(network.second(network.first(x).relu()), edge_index)
+    torch.testing.assert_close(whole(x, edge_index), theirs)
+
+
 def test_sparse_product_has_the_right_derivative():
     graph = pc.simulate.grid_graph(3, 3)
     matrix = published.normalised_adjacency(graph)

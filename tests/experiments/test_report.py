@@ -11,6 +11,8 @@ import run
 from harness import report, summary, tables, trials
 from harness.tables import TABLES, table_trials
 
+import pyro_copula as pc
+
 RESULTS = Path(report.PUBLISHED).parent
 COMMITTED = RESULTS.parent / "README.md"
 
@@ -82,7 +84,14 @@ def test_committed_report_is_that_of_the_committed_records():
 def test_trials_of_the_tables():
     counts = {name: len(table_trials(name)) for name in TABLES}
     assert len(table_trials("table2", rows=["SAGE"])) == 4 * 10
-    assert counts["table2-split1"] == 7 * 4 * 10
+    assert counts["table2-published"] == 7 * 4 * 10
+    splits = {t.option("split") for t in table_trials("table2-published")}
+    assert splits == {1}
+    splits = [t.option("split") for t in table_trials("table1-published", rows=["MLP"])]
+    assert sorted(splits) == sorted(list(range(1, 11)) * 40)
+    counted = [(t.dataset, t.option("split")) for t in table_trials("table3-published")]
+    assert {split for column, split in counted if column == "emnlp"} == {1}
+    assert {split for column, split in counted if column != "emnlp"} == set(range(1, 6))
     assert len(table_trials("table1", rows=tables.PAPER_ROWS)) == 7 * 4 * 100
     assert len(table_trials("figure1", rows=tables.FIGURE_ROWS)) == 5 * 8 * 100
     assert len(table_trials("table3", rows=["SAGE"])) == 20 + 20 + 5
@@ -122,6 +131,15 @@ def test_smoke_run_of_one_table(tmp_path):
     expected = {"published", "r2", "coverage", "log_score", "crps", "width"}
     assert expected <= found[0]["metrics"].keys()
     assert "Figure 1" in (tmp_path / "README.md").read_text()
+
+
+def test_trials_of_the_published_code_have_its_data():
+    table = TABLES["table1-published"]
+    trial = trials.Trial(
+        "table1-published", "c:tau=2.0", "MLP", 31, tables.options(table, "c:tau=2.0", "MLP", 31)
+    )
+    problem = tables._problem(trial)
+    assert np.array_equal(problem.data.y, pc.simulate.published_setting("c", tau=2.0, seed=4).y)
 
 
 def test_a_trial_can_be_repeated():
