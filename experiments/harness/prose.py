@@ -85,8 +85,9 @@ Densities of five copulas with standard normal marginals and Kendall's tau of on
 PILOT = """
 ## Learning rates of the published models on real data
 
-The paper chose between 0.01 and 0.001 by validation score in every trial. A pilot on split {seed},
-which no table uses, chose here for all trials of a cell; "both" where it has not been run.
+The paper chose between 0.01 and 0.001 by validation score. A pilot on split {seed}, which no table
+uses, chose here for all trials of a cell; "both" where it has not been run. In brackets, where it
+differs, what the same pilot chose on split 1 for the trials of the published code.
 """
 
 TIME = """

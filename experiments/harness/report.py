@@ -247,12 +247,16 @@ def _calibration(table2: Records, table3: Records) -> str:
 
 def _pilot(records: Records) -> str:
     """The learning rates that the pilot fixed."""
-    rates = pilot.chosen(records)
+    rates, as_run = pilot.chosen(records), pilot.chosen(records, pilot.AS_RUN_SEED)
     columns = [c for c in (*ELECTION, *COUNTS) if any(name.startswith(f"{c} ") for name in rates)]
     lines = []
     for row in pilot.ROWS:
-        fixed = [rates.get(f"{column} {row}") for column in columns]
-        lines.append([row, *("both" if rate is None else f"{rate[0]:g}" for rate in fixed)])
+        words = []
+        for column in columns:
+            fixed, other = rates.get(f"{column} {row}"), as_run.get(f"{column} {row}")
+            word = "both" if fixed is None else f"{fixed[0]:g}"
+            words.append(word if other in (None, fixed) else f"{word} ({other[0]:g})")
+        lines.append([row, *words])
     if not columns:
         return ""
     return prose.PILOT.format(seed=pilot.SEED) + "\n\n" + markdown(["model", *columns], lines)

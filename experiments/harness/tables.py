@@ -21,6 +21,7 @@ FLEET = 16
 
 #: The learning rate of a published model where the pilot fixed it; both are tried elsewhere.
 PILOT_RATES = pilot.committed()
+AS_RUN_RATES = pilot.committed(pilot.AS_RUN_SEED)
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,8 @@ def options(
     if row in models.PAPER:
         simulated = column[1] == ":"
         both = pilot.RATES[:1] if simulated else pilot.RATES
-        chosen["lr"] = pilot.RATES[:1] if smoke else PILOT_RATES.get(f"{column} {row}", both)
+        fixed = AS_RUN_RATES if table.as_run else PILOT_RATES
+        chosen["lr"] = pilot.RATES[:1] if smoke else fixed.get(f"{column} {row}", both)
     if row == "recipe":
         chosen["recipe"] = models.recipe_version(counts=column in COUNTS)
     if smoke:

@@ -211,9 +211,9 @@ def test_label_propagation_sees_no_test_value(problem):
 
 
 def test_the_pilot_takes_the_rate_with_the_better_validation_score():
-    def record(row, lr, validation):
+    def record(row, lr, validation, seed=pilot.SEED):
         metrics = {"lr": lr, "validation": validation}
-        return {"dataset": "income", "model": row, "seed": pilot.SEED, "metrics": metrics}
+        return {"dataset": "income", "model": row, "seed": seed, "metrics": metrics}
 
     records = [
         record("SAGE", 0.01, 0.4),
@@ -221,6 +221,9 @@ def test_the_pilot_takes_the_rate_with_the_better_validation_score():
         record("GCN", 0.01, 0.3),
         record("GCN", 0.001, 0.2),
         record("MLP", 0.01, 0.9),  # the other rate was not tried
+        record("SAGE", 0.01, 0.8, seed=1),
+        record("SAGE", 0.001, 0.7, seed=1),
     ]
+    assert pilot.chosen(records, seed=1) == {"income SAGE": (0.01,)}
     assert pilot.chosen(records) == {"income SAGE": (0.001,), "income GCN": (0.01,)}
     assert pilot.SEED not in range(1, 101)
