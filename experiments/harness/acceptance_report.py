@@ -15,6 +15,9 @@ from .stats import by_seed
 
 Records = Sequence[Mapping[str, Any]]
 
+#: The model of spatial statistics that the recipe is held against.
+_PEER = "linear + CAR + nugget"
+
 _EMNLP: list[tuple[str, str, Callable[[float], bool] | None]] = [
     ("r2_deviance", "at least .74", lambda v: v >= 0.74),
     ("coverage", ".87 to .96", lambda v: 0.87 <= v <= 0.96),
@@ -47,17 +50,21 @@ TARGETS: dict[tuple[str, str], list[tuple[str, str, Callable[[float], bool] | No
         )
     },
     # What spatial statistics has for the same splits: how hard they are.
-    **{(outcome, "linear + CAR + nugget"): [("r2", "", None)] for outcome in ELECTION},
+    **{(outcome, _PEER): [("r2", "", None)] for outcome in ELECTION},
 }
 
 
-def section(records: Records) -> str:
-    """The section, empty without records."""
+def section(records: Records, counties: Records) -> str:
+    """The section, empty without records.
+
+    Args:
+        records: Those of the study.
+        counties: Those of Table 2, which say how hard its splits are.
+    """
     if not records:
         return ""
-    return "\n\n".join(
-        [prose.ACCEPTANCE.strip(), _recovery(records), prose.CELLS.strip(), _cells(records)]
-    )
+    parts = [prose.ACCEPTANCE.strip(), _recovery(records), prose.CELLS.strip(), _cells(records)]
+    return "\n\n".join([*parts, *_splits(counties)])
 
 
 def _recovery(records: Records) -> str:
@@ -123,3 +130,19 @@ def _cells(records: Records) -> str:
             lines.append([dataset, row, seeds, metric, *numbers, words, verdict])
     heads = ["data set", "model", "seeds", "score", "given training", "given all observed"]
     return prose.markdown([*heads, "target", "met"], lines)
+
+
+def _splits(counties: Records) -> list[str]:
+    """Unemployment, the target that was missed, split by split."""
+    rows = {row: by_seed(counties, row, "unemployment", "r2") for row in ("recipe", _PEER)}
+    worst = by_seed(counties, "recipe", "unemployment", "worst_five")
+    common = sorted(rows["recipe"].keys() & rows[_PEER].keys() & worst.keys())
+    if not common:
+        return []
+    lines = []
+    for seed in common:
+        ours, theirs = rows["recipe"][seed], rows[_PEER][seed]
+        numbers = [f"{ours:.3f}", f"{theirs:.3f}", f"{ours - theirs:+.3f}", f"{worst[seed]:.3f}"]
+        lines.append([str(seed), *numbers])
+    heads = ["split", "recipe: R2", f"{_PEER}: R2", "gain", "the five worst counties cost"]
+    return [prose.SPLITS.strip(), prose.markdown(heads, lines)]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyro
 import torch
+from torch import Tensor
 
 import pyro_copula as pc
 from pyro_copula.errors import MidpointWarning
@@ -307,6 +308,8 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
         one.model.observe(one.model.data.hide(problem.validation))
     prediction = result.predict(nodes=nodes)
     metrics |= prediction.score(problem.y_test, level=LEVEL)
+    if not problem.counts:
+        metrics["worst_five"] = worst_nodes(problem.y_test, prediction.mean, 5)
     clamped = published.clamp_prediction(prediction.mean, y_train)
     metrics["published"] = published.metric(problem.counts)(problem.y_test, clamped)
     metrics["validation"] = sum(one.history.best_score for one in fits) / len(fits)
@@ -315,6 +318,12 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
     metrics["best_epoch"] = sum(one.history.best_epoch for one in fits) / len(fits)
     metrics |= {f"parameter_{name}": value for name, value in result.scalars.items()}
     return metrics
+
+
+def worst_nodes(y: Tensor, mean: Tensor, count: int) -> float:
+    """What the worst predicted nodes cost in R2: their squared errors over the sum of squares."""
+    squared = (y - mean).square().topk(min(count, len(y))).values
+    return float(squared.sum() / (y - y.mean()).square().sum())
 
 
 @contextmanager

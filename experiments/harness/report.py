@@ -65,7 +65,7 @@ def text(results: Path) -> str:
         if name == "table3-published":
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]
-    parts += [acceptance_report.section(records["acceptance"])]
+    parts += [acceptance_report.section(records["acceptance"], records["table2"])]
     parts += [discrete_report.section(records["discrete"])]
     parts += [engine_report.section(results)]
     if (results / "figure3.png").exists():
