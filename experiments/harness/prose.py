@@ -114,7 +114,7 @@ CELLS = """
 SPLITS = """
 **Unemployment, split by split**, given training values. R2 is a matter of the split, for the recipe
 and for a regression of spatial statistics alike: a few counties of extreme unemployment carry much
-of the variance. The last column is what R2 loses to the five worst predicted of 648 counties.
+of the variance. The last column is what R2 loses to the five worst predicted of 650 counties.
 """
 
 DISCRETE = """

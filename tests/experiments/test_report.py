@@ -84,7 +84,7 @@ def test_committed_report_is_that_of_the_committed_records():
 def test_trials_of_the_tables():
     counts = {name: len(table_trials(name)) for name in TABLES}
     assert len(table_trials("table2", rows=["SAGE"])) == 4 * 10
-    assert counts["table2-published"] == 7 * 4 * 10
+    assert counts["table2-published"] == 9 * 4 * 10
     splits = {t.option("split") for t in table_trials("table2-published")}
     assert splits == {1}
     splits = [t.option("split") for t in table_trials("table1-published", rows=["MLP"])]
