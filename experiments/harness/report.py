@@ -105,7 +105,7 @@ def _section(
         parts += [_verdict(table, records, columns, published)]
     if table.name.startswith("figure1"):
         parts += [f"![Figure 1](results/{table.name}.png)"]
-    elif table.beyond:
+    elif not table.as_run:
         parts += [_law_table(table, records, column) for column in columns]
     return "\n\n".join(part for part in parts if part)
 
@@ -140,7 +140,7 @@ def _main_table(
 
 
 def _named(row: str, table: Table) -> str:
-    notes = COUNT if table.name == "table3" else CONTINUOUS
+    notes = COUNT if table.name.startswith("table3") else CONTINUOUS
     note = notes[row].note if row in notes and row not in table.paper else ""
     return f"{row} ({note})" if note else row
 
