@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import run
-from harness import report, summary, tables, trials
+import torch
+from harness import acceptance_report, models, report, summary, tables, trials
 from harness.tables import TABLES, table_trials
 
 import pyro_copula as pc
@@ -75,6 +76,26 @@ def test_the_main_table(results):
     assert lines[2].endswith("| 0.91 |")
     report.write(results, results / "README.md")
     assert (results / "summary.md").read_text().splitlines() == lines
+
+
+def test_unemployment_is_shown_by_split():
+    rows = [
+        record("table2", "unemployment", "recipe", 1, r2=0.85, worst_five=0.03),
+        record("table2", "unemployment", "recipe", 2, r2=0.75, worst_five=0.09),
+        record("table2", "unemployment", "linear + CAR + nugget", 1, r2=0.82),
+    ]
+    study = [record("acceptance", "unemployment", "recipe", 4, r2=0.8, all_r2=0.82)]
+    text = acceptance_report.section(study, rows)
+    assert "| 1 | 0.850 | 0.820 | +0.030 | 0.030 |" in text
+    assert "| 2 |" not in text  # the other model has not been run there
+    assert "split by split" not in acceptance_report.section(study, rows[:2])
+
+
+def test_what_the_worst_nodes_cost():
+    y, mean = torch.tensor([0.0, 1.0, 5.0]), torch.tensor([0.0, 2.0, 2.0])
+    assert models.worst_nodes(y, mean, 1) == pytest.approx(9 / 14)
+    every = models.worst_nodes(y, mean, 5)
+    assert 1 - every == pytest.approx(pc.metrics.r2(y, mean))
 
 
 def test_committed_report_is_that_of_the_committed_records():
