@@ -33,7 +33,8 @@ def test_continuous():
     data = example()
     data.x[0, 0] = 1e6
     model = CopulaGNN(recipe="continuous").build(data)
-    assert hidden_layers(model) == [16, 2]
+    assert hidden_layers(model) == [64, 64, 64, 2]
+    assert model.backbone.backbone.dropout.p == 0.4
     assert isinstance(model.family, SinhArcsinhFamily)
     assert model.family.out_channels == 2
     assert {"skew", "tailweight", "nugget", "strength"} <= set(model.scalars)
@@ -71,6 +72,7 @@ def test_an_explicit_argument_wins():
         "car",
         recipe="continuous",
         hidden_channels=3,
+        num_layers=2,
         linear_skip=False,
         clip_features=None,
         nugget=False,
