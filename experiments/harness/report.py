@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -167,7 +168,7 @@ def _verdict(
     published: Mapping[tuple[str, str, str], Published],
 ) -> str:
     """Which cells are below the published mean minus two of its standard errors."""
-    below, total = [], 0
+    below, total, chance = [], 0, []
     for row in table.paper:
         for column in columns:
             known = published.get((table.published or "", row, _short(column)))
@@ -175,11 +176,18 @@ def _verdict(
             if known is None or found is None:
                 continue
             total += 1
+            chance.append((found.mean - known.mean) / math.hypot(found.error, known.error))
             if found.mean < known.least:
                 below.append(f"{row} on {_short(column)} ({found.mean:.3f}, {known})")
     words = f"{total - len(below)} of {total} cells are at or above the published mean minus two "
     words += "of its standard errors."
-    return words + (f" Below: {'; '.join(below)}." if below else "")
+    words += f" Below: {'; '.join(below)}." if below else ""
+    if table.as_run and total:
+        square = sum(z * z for z in chance) / total
+        words += " The difference from the published mean, over the standard error of both, has a "
+        words += f"root mean square of {math.sqrt(square):.1f} and a mean of "
+        words += f"{sum(chance) / total:+.1f}: by chance alone they would be 1 and 0."
+    return words
 
 
 def _law_table(table: Table, records: Records, column: str) -> str:

@@ -68,6 +68,19 @@ def test_text(results):
     assert "Table 3" not in text  # no records, no section
 
 
+def test_trials_of_the_published_code_are_compared_with_what_chance_does(tmp_path):
+    """Two trials 0.004 around a mean 0.006 above or below, both errors known: z is 1.2."""
+    published = report.read_published(report.PUBLISHED)
+    rows = []
+    for model, gain in (("ab-C-SAGE", 0.006), ("R-C-SAGE", -0.006)):
+        mean = published["table2_election", model, "income"].mean + gain  # both have an error .003
+        for seed, noise in ((1, -0.004), (2, 0.004)):
+            rows.append(record("table2-published", "income", model, seed, published=mean + noise))
+    trials.compact(rows, tmp_path / "table2-published.jsonl")
+    text = report.text(tmp_path)
+    assert "root mean square of 1.2 and a mean of" in text
+
+
 def test_the_main_table(results):
     records = {name: trials.read_compact(results / f"{name}.jsonl") for name in tables.all_names()}
     lines = summary.main_table(records, report.read_published(report.PUBLISHED)).splitlines()
