@@ -298,6 +298,15 @@ def test_published_numbers_come_in_the_published_order(setting):
     assert data.seed == 7
 
 
+def test_only_the_noise_is_drawn_anew():
+    first = simulate.published_setting("c", seed=2)
+    other = simulate.published_setting("c", seed=2, noise_seed=5)
+    assert torch.equal(first.mean, other.mean)
+    assert torch.equal(first.edge_index, other.edge_index)
+    assert not torch.equal(first.y, other.y)
+    assert torch.equal(other.y, simulate.published_setting("c", seed=2, noise_seed=5).y)
+
+
 def test_noise_of_published_data_sets_has_the_covariance():
     """Whitened residuals of many data sets are standard normal."""
     squares, count = 0.0, 0
@@ -372,6 +381,7 @@ def test_the_dtype_is_the_default_one_and_the_draw_the_same():
         (lambda: simulate.published_setting("d"), "`setting` must be one of"),
         (lambda: simulate.published_setting("a", gamma=0.0), "`gamma` must be positive"),
         (lambda: simulate.published_setting("a", seed=2**32), "from 0 to 4294967295"),
+        (lambda: simulate.published_setting("a", noise_seed=-1), "`noise_seed` must be a whole"),
         (lambda: simulate.latent_space_graph(edge_count="directed"), "`edge_count` must be one"),
         (lambda: simulate.latent_space_graph(10, 9), "`num_edges` must be from 10 to 100"),
         (lambda: simulate.latent_space_graph(10, 46, edge_count="undirected"), "from 0 to 45"),

@@ -11,6 +11,8 @@ from torch import Tensor
 import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError
 
+from .trials import Trial
+
 #: Columns of the tables, in the paper's order.
 ELECTION = ("education", "election", "income", "unemployment")
 COUNTS = ("emnlp", "wiki-chameleon", "wiki-squirrel")
@@ -47,7 +49,9 @@ class Problem:
         return self.data.y[self.test]
 
 
-def load(dataset: str, seed: int, *, published: bool = False) -> Problem:
+def load(
+    dataset: str, seed: int, *, published: bool = False, noise_seed: int | None = None
+) -> Problem:
     """The problem of a data set and a seed.
 
     Args:
@@ -55,13 +59,17 @@ def load(dataset: str, seed: int, *, published: bool = False) -> Problem:
             data, or a set of counts.
         seed: Of the simulated data, or of the split, which is the published one always.
         published: Whether simulated data are those of the published code.
+        noise_seed: Draws their noise anew.
     """
     setting, _, parameter = dataset.partition(":")
     if setting in ("a", "b", "c"):
         name, _, value = parameter.partition("=")
         chosen: Any = {name: float(value)}
-        make: Any = pc.simulate.published_setting if published else pc.simulate.paper_setting
-        data = make(setting, seed=seed, **chosen)
+        if published:
+            chosen["noise_seed"] = noise_seed
+            data = pc.simulate.published_setting(setting, seed=seed, **chosen)
+        else:
+            data = pc.simulate.paper_setting(setting, seed=seed, **chosen)
         return Problem(data, data.train_mask, data.val_mask, data.test_mask, counts=False)
     if dataset not in (*ELECTION, *COUNTS):
         raise InvalidArgumentError(
@@ -74,6 +82,14 @@ def load(dataset: str, seed: int, *, published: bool = False) -> Problem:
     data = _read(dataset)
     split = pc.datasets.published_split(data, seed, kind)
     return Problem(data, *split, counts=kind == "counts")
+
+
+def problem_of(trial: Trial) -> Problem:
+    """The problem of a trial: that of its seed, or the one of the published code it names."""
+    split = trial.option("split")
+    if split is None:
+        return load(trial.dataset, trial.seed)
+    return load(trial.dataset, split, published=True, noise_seed=trial.option("noise"))
 
 
 @lru_cache(maxsize=2)

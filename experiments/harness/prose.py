@@ -70,6 +70,13 @@ CAPTIONS = {
     "ten initialisations each. Here, ten initialisations of that split, and two of each of those.",
 }
 
+NOISE = """
+**Other noise.** Features, graphs and weights of these ten data sets are the published ones; the
+noise went through a singular value decomposition, whose signs depend on the library, and may be
+another draw than the published one. The same data sets with {draws} other draws, one initialisation
+each: so much does the mean over ten data sets depend on the draw.
+"""
+
 CALIBRATION = """
 ## Calibration
 

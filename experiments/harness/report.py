@@ -10,7 +10,16 @@ from typing import Any
 
 from pyro_copula.atomic import write_whole
 
-from . import acceptance_report, discrete_report, engine_report, figures, pilot, prose, summary
+from . import (
+    acceptance_report,
+    discrete_report,
+    engine_report,
+    figures,
+    noise,
+    pilot,
+    prose,
+    summary,
+)
 from .models import CONTINUOUS, COUNT, PAPER
 from .problems import COUNTS, ELECTION
 from .prose import markdown
@@ -63,6 +72,8 @@ def text(results: Path) -> str:
     for name, table in TABLES.items():
         if records[name]:
             parts += [_section(table, records[name], published)]
+        if name == "table1-published":
+            parts += [noise.section(records["noise"], records[name], published)]
         if name == "table3-published":
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, discrete, models, pilot
-from .problems import COUNTS, ELECTION, TAUS, VARIANCES, Problem, load
+from . import acceptance, discrete, models, noise, pilot
+from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of
 from .trials import Together, Trial
 
 PAPER_ROWS = pilot.ROWS
@@ -135,7 +135,7 @@ TABLES = {
 }
 
 #: Studies that are no table of the paper: modules with ``trials`` and ``execute``.
-STUDIES = {"pilot": pilot, "acceptance": acceptance, "discrete": discrete}
+STUDIES = {"pilot": pilot, "noise": noise, "acceptance": acceptance, "discrete": discrete}
 
 
 def table_trials(
@@ -226,14 +226,7 @@ def execute(trial: Trial) -> dict[str, Any]:
     with models.one_thread():
         if trial.table in STUDIES:
             return STUDIES[trial.table].execute(trial)
-        return models.run_model(trial, _problem(trial))
-
-
-def _problem(trial: Trial) -> Problem:
-    split = trial.option("split")
-    if split is None:
-        return load(trial.dataset, trial.seed)
-    return load(trial.dataset, split, published=True)
+        return models.run_model(trial, problem_of(trial))
 
 
 def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
@@ -244,7 +237,7 @@ def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
         if trial.dataset[1] != ":" or not models.can_join_a_fleet(trial):
             groups.append([trial])
             continue
-        own = tuple(option for option in trial.options if option[0] != "split")
+        own = tuple(o for o in trial.options if o[0] not in ("split", "noise"))  # not of the model
         kind = (trial.table, trial.model, own)
         group = open_groups.get(kind)
         if group is None or len(group) == FLEET:
@@ -257,7 +250,7 @@ def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:
 def execute_fleet(group: Sequence[Trial]) -> list[dict[str, Any]]:
     """The metrics of the trials of such a group."""
     with models.one_thread():
-        return models.run_fleet(group, [_problem(trial) for trial in group])
+        return models.run_fleet(group, [problem_of(trial) for trial in group])
 
 
 #: How the runner runs trials of a table at once.

@@ -32,7 +32,13 @@ LARGEST_SEED = 2**32 - 1
 
 
 def published_setting(
-    setting: str, *, sigma2: float = 2.5, tau: float = 1.0, gamma: float = 0.1, seed: int = 1
+    setting: str,
+    *,
+    sigma2: float = 2.5,
+    tau: float = 1.0,
+    gamma: float = 0.1,
+    seed: int = 1,
+    noise_seed: int | None = None,
 ) -> Any:
     """A data set of the published code: 300 nodes, 2,350 edges, 10 features, normal outcomes.
 
@@ -45,6 +51,7 @@ def published_setting(
         tau: The overall variance of (b) and (c).
         gamma: The regulariser of the Laplacian in (b) and (c).
         seed: Which data set; the published ones start at 1.
+        noise_seed: Draws the noise anew from this seed, and leaves the rest as published.
 
     Returns:
         The same as :func:`~pyro_copula.simulate.paper_setting`.
@@ -71,6 +78,9 @@ def published_setting(
         adjacency = graph.to_scipy().toarray().astype(np.float64)
         laplacian = np.diag(adjacency.sum(0)) - adjacency
         covariance = tau * np.linalg.inv(laplacian + gamma * np.eye(NUM_NODES))
+    if noise_seed is not None:
+        _check_count("noise_seed", noise_seed, 0, LARGEST_SEED)
+        generator = np.random.RandomState(int(noise_seed))
     y = generator.multivariate_normal(mean.numpy(), covariance)
     truth = {"setting": setting, "family": "normal", "seed": seed}
     truth |= {"sigma2": sigma2} if setting == "a" else {"tau": tau, "gamma": gamma}

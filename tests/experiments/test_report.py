@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import run
 import torch
-from harness import acceptance_report, models, report, summary, tables, trials
+from harness import acceptance_report, models, noise, report, summary, tables, trials
+from harness.problems import problem_of
 from harness.tables import TABLES, table_trials
 
 import pyro_copula as pc
@@ -40,8 +41,8 @@ def results(tmp_path):
     rows = []
     for model, gain in (("SAGE", 0.01), ("ab-C-SAGE", 0.03), ("R-C-SAGE", -0.05)):
         mean = published["table2_election", model, "income"].mean + gain
-        for seed, noise in enumerate((-0.01, 0.0, 0.01)):
-            value = mean + noise + 1e-4 * rng.normal()
+        for seed, error in enumerate((-0.01, 0.0, 0.01)):
+            value = mean + error + 1e-4 * rng.normal()
             rows.append(record("table2", "income", model, seed, published=value, r2=value))
     rows.append(record("table2", "income", "recipe", 1, r2=0.8, coverage=0.91))
     trials.compact(rows, tmp_path / "table2.jsonl")
@@ -74,8 +75,8 @@ def test_trials_of_the_published_code_are_compared_with_what_chance_does(tmp_pat
     rows = []
     for model, gain in (("ab-C-SAGE", 0.006), ("R-C-SAGE", -0.006)):
         mean = published["table2_election", model, "income"].mean + gain  # both have an error .003
-        for seed, noise in ((1, -0.004), (2, 0.004)):
-            rows.append(record("table2-published", "income", model, seed, published=mean + noise))
+        for seed, error in ((1, -0.004), (2, 0.004)):
+            rows.append(record("table2-published", "income", model, seed, published=mean + error))
     trials.compact(rows, tmp_path / "table2-published.jsonl")
     text = report.text(tmp_path)
     assert "root mean square of 1.2 and a mean of" in text
@@ -102,6 +103,20 @@ def test_unemployment_is_shown_by_split():
     assert "| 1 | 0.850 | 0.820 | +0.030 | 0.030 |" in text
     assert "| 2 |" not in text  # the other model has not been run there
     assert "split by split" not in acceptance_report.section(study, rows[:2])
+
+
+def test_means_over_the_data_sets_of_a_draw():
+    made = noise.trials()
+    assert len(made) == 10 * 20 * 3 * 2
+    assert len({t.option("noise") for t in made}) == 200  # no two data sets share their noise
+    values = {t.seed: float(t.option("split")) for t in made if t.seed <= 25}
+    assert noise.draw_means(values).tolist() == [5.5, 5.5]  # the third draw is not complete
+    published = report.read_published(report.PUBLISHED)
+    rows = [record("noise", t.dataset, t.model, t.seed, published=0.1) for t in made]
+    here = [record("table1-published", "c:tau=5.0", "GCN", 1, published=0.2)]
+    text = noise.section(rows, here, published)
+    assert "| tau=5.0 | GCN | 0.174 ± 0.032 | 0.200 | 0.100 | 0.000 | 0.100 to 0.100 |" in text
+    assert noise.section([], here, published) == ""
 
 
 def test_what_the_worst_nodes_cost():
@@ -172,7 +187,7 @@ def test_trials_of_the_published_code_have_its_data():
     trial = trials.Trial(
         "table1-published", "c:tau=2.0", "MLP", 31, tables.options(table, "c:tau=2.0", "MLP", 31)
     )
-    problem = tables._problem(trial)
+    problem = problem_of(trial)
     assert np.array_equal(problem.data.y, pc.simulate.published_setting("c", tau=2.0, seed=4).y)
 
 
