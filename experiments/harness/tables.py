@@ -78,7 +78,7 @@ TABLES = {
         "Figure 1, trials of the published code",
         _FIGURE1,
         FIGURE_ROWS,
-        _SETTING_B_ONLY,
+        ("ab-C-MLP", "R-C-MLP"),
         as_run=True,
     ),
     "table1": Table(
