@@ -71,7 +71,10 @@ def text(results: Path) -> str:
     parts = [prose.INTRODUCTION]
     for name, table in TABLES.items():
         if records[name]:
-            parts += [_section(table, records[name], published)]
+            words = prose.CAPTIONS.get(name, "")
+            if records.get(f"{name}-published"):
+                words = f"{words} {prose.COMPARE.get(name, '')}".strip()
+            parts += [_section(table, records[name], published, words)]
         if name == "table1-published":
             parts += [noise.section(records["noise"], records[name], published)]
         if name == "table3-published":
@@ -108,10 +111,13 @@ def cell(table: Table, records: Records, row: str, column: str) -> Cell | None:
 
 
 def _section(
-    table: Table, records: Records, published: Mapping[tuple[str, str, str], Published]
+    table: Table,
+    records: Records,
+    published: Mapping[tuple[str, str, str], Published],
+    caption: str,
 ) -> str:
     columns = [c for c in table.columns if any(r["dataset"] == c for r in records)]
-    parts = [f"## {table.title}", prose.CAPTIONS.get(table.name, "")]
+    parts = [f"## {table.title}", caption]
     parts += [_main_table(table, records, columns, published)]
     if table.published is not None:
         parts += [_verdict(table, records, columns, published)]
