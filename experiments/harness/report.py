@@ -193,17 +193,18 @@ def _verdict(
             if known is None or found is None:
                 continue
             total += 1
-            chance.append((found.mean - known.mean) / math.hypot(found.error, known.error))
+            if found.count > 1:
+                chance.append((found.mean - known.mean) / math.hypot(found.error, known.error))
             if found.mean < known.least:
                 below.append(f"{row} on {_short(column)} ({found.mean:.3f}, {known})")
     words = f"{total - len(below)} of {total} cells are at or above the published mean minus two "
     words += "of its standard errors."
     words += f" Below: {'; '.join(below)}." if below else ""
-    if table.as_run and total:
-        square = sum(z * z for z in chance) / total
+    if table.as_run and chance:
+        square = sum(z * z for z in chance) / len(chance)
         words += " The difference from the published mean, over the standard error of both, has a "
         words += f"root mean square of {math.sqrt(square):.1f} and a mean of "
-        words += f"{sum(chance) / total:+.1f}: by chance alone they would be 1 and 0."
+        words += f"{sum(chance) / len(chance):+.1f}: by chance alone they would be 1 and 0."
     return words
 
 

@@ -80,9 +80,9 @@ _CONTINUOUS = Recipe(
     "education. Learned edge weights gained 0.01 to 0.02 over one dependence parameter, except on "
     "unemployment. Graph features added nothing once SAGE was there. The networks and the variants "
     "were then chosen on other splits (14, 21 to 24) and on six simulated data sets of the paper's "
-    "setting (c) that no table has. A deeper and wider network with dropout gained up to 0.04 in "
-    "R2 over two layers of 16, and more on small data; a fifth layer, twice the width or a smaller "
-    "learning rate gained nothing more. The stack had a better log score than each of its models.",
+    "setting (c) that no table has. There, deeper and wider networks with dropout predicted "
+    "better than two layers of 16, most of all on small data; a fifth layer, twice the width or a "
+    "smaller learning rate did not help, and the stack beat each of its models in log score.",
     model={
         "backbone": "sage",  # separate weights for a node and its neighbours
         "num_layers": 4,

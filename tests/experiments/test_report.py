@@ -80,6 +80,10 @@ def test_trials_of_the_published_code_are_compared_with_what_chance_does(tmp_pat
     trials.compact(rows, tmp_path / "table2-published.jsonl")
     text = report.text(tmp_path)
     assert "root mean square of 1.2 and a mean of" in text
+    trials.compact(rows[:1], tmp_path / "table2-published.jsonl")  # one trial has no error
+    text = report.text(tmp_path)
+    assert "1 of 1 cells" in text
+    assert "root mean square" not in text
 
 
 def test_the_main_table(results):
