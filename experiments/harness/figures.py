@@ -16,12 +16,19 @@ from pyro_copula.atomic import reported, write_whole
 
 #: What the appendix shows, each with Kendall's tau of one half.
 KENDALL = 0.5
+#: Rows of the paper, drawn solid, and below them those beyond it, dashed.
 _COLOURS = {
     "MLP": "#444444",
     "GCN": "#4c78a8",
     "SAGE": "#f58518",
     "GAT": "#54a24b",
     "APPNP": "#b279a2",
+}
+_BEYOND = {
+    "APPNP, two steps": "#b279a2",
+    "ab-C-MLP": "#17becf",
+    "R-C-MLP": "#d62728",
+    "linear + CAR": "#8c6d31",
 }
 
 
@@ -70,9 +77,8 @@ def roles(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
             style = {"marker": "o", "ms": 4, "capsize": 2}
             if model not in _COLOURS:
                 style |= {"ls": "--", "marker": "s"}
-            axis.errorbar(
-                x, mean, error, label=model, color=_COLOURS.get(model.split(",")[0]), **style
-            )
+            colour = {**_COLOURS, **_BEYOND}.get(model)
+            axis.errorbar(x, mean, error, label=model, color=colour, **style)
         axis.set_xscale("log")
         axis.set(title=title, xlabel=label, ylabel="test $R^2$")
         axis.grid(alpha=0.3)

@@ -252,25 +252,37 @@ def run_fleet(trials: Sequence[Trial], problems: Sequence[Problem]) -> list[dict
 
 def _run_row(trial: Trial, problem: Problem) -> dict[str, float]:
     row = (COUNT if problem.counts else CONTINUOUS)[trial.model]
-    model = pc.CopulaGNN(**row.model)
-    options = dict(row.fit)
+    options = {} if trial.option("restarts") is None else {"restarts": trial.option("restarts")}
+    return _scores(fit_row(trial, problem, row, **options), problem, trial.seed)
+
+
+def fit_row(
+    trial: Trial, problem: Problem, row: Row, *, model: pc.CopulaGNN | None = None, **given: Any
+) -> Any:
+    """Fits a row beyond the paper.
+
+    Args:
+        trial: Has the seed, and ``max_epochs`` if it is to be cut short.
+        problem: The data.
+        row: The row.
+        model: In place of the row's.
+        given: Options of the fit, in place of the row's.
+    """
+    options = {**row.fit, **given}
     default = pc.Schedule()
     if not options.pop("early_stopping", True):
         default = ML_SCHEDULE
         options["judge"] = LastState()
-    options["schedule"] = limited(trial, default)
-    if trial.option("restarts") is not None:
-        options["restarts"] = trial.option("restarts")
-    result = pc.fit(
-        model,
+    return pc.fit(
+        pc.CopulaGNN(**row.model) if model is None else model,
         problem.data,
         problem.observed,
         validation=problem.validation,
         seed=trial.seed,
+        schedule=limited(trial, default),
         progress=False,
         **options,
     )
-    return _scores(result, problem, trial.seed)
 
 
 class LastState:
@@ -304,8 +316,7 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
     pyro.set_rng_seed(seed)  # the CRPS is that of draws
     prediction = result.predict(nodes=nodes)
     metrics |= {f"all_{k}": v for k, v in prediction.score(problem.y_test, level=LEVEL).items()}
-    for one in fits:  # forget the validation values, also in features that are made of values
-        one.model.observe(one.model.data.hide(problem.validation))
+    forget_validation(result, problem)
     prediction = result.predict(nodes=nodes)
     metrics |= prediction.score(problem.y_test, level=LEVEL)
     if not problem.counts:
@@ -318,6 +329,12 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
     metrics["best_epoch"] = sum(one.history.best_epoch for one in fits) / len(fits)
     metrics |= {f"parameter_{name}": value for name, value in result.scalars.items()}
     return metrics
+
+
+def forget_validation(result: Any, problem: Problem) -> None:
+    """Predictions condition on training values only from here on."""
+    for one in getattr(result, "fits", [result]):  # also in features that are made of values
+        one.model.observe(one.model.data.hide(problem.validation))
 
 
 def worst_nodes(y: Tensor, mean: Tensor, count: int) -> float:

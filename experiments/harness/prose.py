@@ -133,6 +133,14 @@ and for a regression of spatial statistics alike: a few counties of extreme unem
 of the variance. The last column is what R2 loses to the five worst predicted of 650 counties.
 """
 
+CEILING = """
+**How much a stack could reach there.** R2 of the recipe, of the best of {models} models (the
+recipe, each of its five members, and the other models of Table 2 beyond the paper), and of the
+mixture of all of them whose weights are chosen with the *test values* in view: no stack of these
+models, however its weights are found, has a better mean. Given training values and, on the right,
+given validation values too.
+"""
+
 DISCRETE = """
 ## Rules for discrete outcomes
 

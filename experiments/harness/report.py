@@ -12,6 +12,7 @@ from pyro_copula.atomic import write_whole
 
 from . import (
     acceptance_report,
+    ceiling,
     discrete_report,
     engine_report,
     figures,
@@ -81,6 +82,7 @@ def text(results: Path) -> str:
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"], records["table2"])]
+    parts += [ceiling.section(records["ceiling"])]
     parts += [discrete_report.section(records["discrete"])]
     parts += [engine_report.section(results)]
     if (results / "figure3.png").exists():

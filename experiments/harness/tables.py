@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, discrete, models, noise, pilot
+from . import acceptance, ceiling, discrete, models, noise, pilot
 from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of
 from .trials import Together, Trial
 
@@ -135,7 +135,13 @@ TABLES = {
 }
 
 #: Studies that are no table of the paper: modules with ``trials`` and ``execute``.
-STUDIES = {"pilot": pilot, "noise": noise, "acceptance": acceptance, "discrete": discrete}
+STUDIES = {
+    "pilot": pilot,
+    "noise": noise,
+    "acceptance": acceptance,
+    "ceiling": ceiling,
+    "discrete": discrete,
+}
 
 
 def table_trials(
@@ -211,8 +217,8 @@ def options(
 def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
     """Whether a record is of a trial as it would be run today, and not with older options."""
     if record["table"] in STUDIES:
-        today = {t.key for t in STUDIES[record["table"]].trials(smoke=smoke) if t.model == "recipe"}
-        return record["model"] != "recipe" or record["key"] in today
+        today = {t.key for t in STUDIES[record["table"]].trials(smoke=smoke)}
+        return "recipe" not in record.get("options", {}) or record["key"] in today
     table = TABLES[record["table"]]
     if record["dataset"] not in table.columns or record["model"] not in table.rows:
         return False

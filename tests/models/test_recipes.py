@@ -55,12 +55,12 @@ def test_continuous():
 
 def test_counts():
     model = CopulaGNN(recipe="counts").build(example("counts"))
-    assert hidden_layers(model) == [32, 2]
+    assert hidden_layers(model) == [64, 64, 64, 2]
     assert isinstance(model.family, CountFamily)
     assert int(model.family.shift) == 1
     assert {"dispersion", "dispersion_power", "nugget", "alpha"} <= set(model.scalars)
     assert isinstance(model.precision.module, NormalizedAdjacencyPrecision)
-    assert model.backbone.backbone.dropout.p == 0.3
+    assert model.backbone.backbone.dropout.p == 0.4
     assert model.fit_defaults["restarts"] == 5
 
 
