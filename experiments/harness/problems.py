@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,8 @@ from .trials import Trial
 #: Columns of the tables, in the paper's order.
 ELECTION = ("education", "election", "income", "unemployment")
 COUNTS = ("emnlp", "wiki-chameleon", "wiki-squirrel")
+#: The one whose base models score as published.
+EMNLP_SPLIT = 0
 TAUS = (0.5, 1.0, 2.0, 5.0)
 VARIANCES = (2.5, 5.0, 10.0, 20.0)
 
@@ -90,6 +93,15 @@ def problem_of(trial: Trial) -> Problem:
     if split is None:
         return load(trial.dataset, trial.seed)
     return load(trial.dataset, split, published=True, noise_seed=trial.option("noise"))
+
+
+def published_split(column: str, seed: int) -> int:
+    """The split, or the simulated data set, of a trial of the published code.
+
+    It is the seed divided by ten, rounded up. EMNLP has one split in all trials: see
+    :mod:`harness.splits` for which.
+    """
+    return EMNLP_SPLIT if column == "emnlp" else math.ceil(seed / 10)
 
 
 @lru_cache(maxsize=2)

@@ -19,6 +19,7 @@ from . import (
     noise,
     pilot,
     prose,
+    splits,
     summary,
 )
 from .models import CONTINUOUS, COUNT, PAPER
@@ -79,6 +80,7 @@ def text(results: Path) -> str:
         if name == "table1-published":
             parts += [noise.section(records["noise"], records[name], published)]
         if name == "table3-published":
+            parts += [splits.section(records["splits"], published)]
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"], records["table2"])]
@@ -275,7 +277,7 @@ def _calibration(table2: Records, table3: Records) -> str:
 
 def _pilot(records: Records) -> str:
     """The learning rates that the pilot fixed."""
-    rates, as_run = pilot.chosen(records), pilot.chosen(records, pilot.AS_RUN_SEED)
+    rates, as_run = pilot.chosen(records), pilot.chosen(records, as_run=True)
     columns = [c for c in (*ELECTION, *COUNTS) if any(name.startswith(f"{c} ") for name in rates)]
     lines = []
     for row in pilot.ROWS:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, ceiling, discrete, models, noise, pilot
-from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of
+from . import acceptance, ceiling, discrete, models, noise, pilot, splits
+from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of, published_split
 from .trials import Together, Trial
 
 PAPER_ROWS = pilot.ROWS
@@ -21,7 +20,7 @@ FLEET = 16
 
 #: The learning rate of a published model where the pilot fixed it; both are tried elsewhere.
 PILOT_RATES = pilot.committed()
-AS_RUN_RATES = pilot.committed(pilot.AS_RUN_SEED)
+AS_RUN_RATES = pilot.committed(as_run=True)
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,7 @@ TABLES = {
 STUDIES = {
     "pilot": pilot,
     "noise": noise,
+    "splits": splits,
     "acceptance": acceptance,
     "ceiling": ceiling,
     "discrete": discrete,
@@ -185,14 +185,6 @@ def table_trials(
         first = next(iter(table.columns))
         made = [trial for trial in made if trial.dataset == first]
     return sorted(made, key=lambda t: t.seed)
-
-
-def published_split(column: str, seed: int) -> int:
-    """The split, or the simulated data set, of a trial of the published code.
-
-    It is the seed divided by ten, rounded up; EMNLP is read with the default split, 1, always.
-    """
-    return 1 if column == "emnlp" else math.ceil(seed / 10)
 
 
 def options(

@@ -143,7 +143,7 @@ def test_trials_of_the_tables():
     splits = [t.option("split") for t in table_trials("table1-published", rows=["MLP"])]
     assert sorted(splits) == sorted(list(range(1, 11)) * 40)
     counted = [(t.dataset, t.option("split")) for t in table_trials("table3-published")]
-    assert {split for column, split in counted if column == "emnlp"} == {1}
+    assert {split for column, split in counted if column == "emnlp"} == {0}
     assert {split for column, split in counted if column != "emnlp"} == set(range(1, 6))
     assert len(table_trials("table1", rows=tables.PAPER_ROWS)) == 7 * 4 * 100
     assert len(table_trials("figure1", rows=tables.FIGURE_ROWS)) == 5 * 8 * 100
