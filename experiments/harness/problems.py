@@ -17,7 +17,7 @@ from .trials import Trial
 #: Columns of the tables, in the paper's order.
 ELECTION = ("education", "election", "income", "unemployment")
 COUNTS = ("emnlp", "wiki-chameleon", "wiki-squirrel")
-#: The one whose base models score as published.
+#: One of two whose base models score about as published: see :mod:`harness.splits`.
 EMNLP_SPLIT = 0
 TAUS = (0.5, 1.0, 2.0, 5.0)
 VARIANCES = (2.5, 5.0, 10.0, 20.0)
