@@ -63,8 +63,8 @@ CAPTIONS = {
     "reading.",
     "table3": "Test R2-deviance. Each seed is a new split, 1:1:1, and a new initialisation.",
     "table3-published": "The published numbers of EMNLP are of one split in all trials, and their "
-    "errors are accordingly small; which one is looked into below. The Wikipedia sets have splits 1 "
-    "to 5 with ten initialisations each. Here, two of each of those.",
+    "errors are accordingly small; which one is looked into below. The Wikipedia sets have splits "
+    "1 to 5 with ten initialisations each. Here, two of each of those.",
 }
 
 #: Said of a table where the trials of the published code follow.
