@@ -1,11 +1,13 @@
 """How good a stack could be: the best mixture of many models, chosen on the test values themselves.
 
-No honest choice of weights can do better than weights that have seen the answers. Where even those
-stay below a target, the target asks for more than these models know of the data.
+No honest choice of weights can do better than weights that have seen the answers, and no model can
+be given more than the values of all other nodes. Where even those stay below a target, the target
+asks for more than these models know of the data.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +20,17 @@ import pyro_copula as pc
 
 from . import prose
 from .models import CONTINUOUS, fit_row, forget_validation, recipe_version
-from .problems import Problem, load
+from .problems import load
 from .stats import by_seed
 from .trials import Trial
 
 COLUMN, SEEDS = "unemployment", range(4, 7)
 #: The row of the study: all models at once.
 ROW = "best mixture"
+#: What predictions are given, by the prefix of a metric: training values, validation values too,
+#: the values of every other node.
+GIVEN = {"": "", "all_": ", all observed", "others_": ", all others"}
+_COMPARED = ("recipe", "best model", "best mixture")
 #: How much more the sum of the weights counts than a value.
 _PENALTY = 1e4
 
@@ -46,29 +52,53 @@ def trials(*, smoke: bool = False, seeds: Sequence[int] | None = None) -> list[T
 
 
 def execute(trial: Trial) -> dict[str, float]:
-    """What the recipe, the best model and the best mixture score, given training values and all."""
+    """What the recipe, the best model and the best mixture score, by what they are given."""
     problem = load(trial.dataset, trial.seed)
     recipe = CONTINUOUS["recipe"]
     fits = [fit_row(trial, problem, recipe)]
     members = pc.CopulaGNN(**recipe.model).variants()
     fits += [fit_row(trial, problem, recipe, model=one, restarts=1) for one in members]
     fits += [fit_row(trial, problem, row) for name, row in CONTINUOUS.items() if name != "recipe"]
-    metrics: dict[str, float] = {"models": len(fits)}
-    metrics |= {f"all_{k}": v for k, v in _compare(fits, problem).items()}
-    for one in fits:
-        forget_validation(one, problem)
-    return metrics | _compare(fits, problem)
-
-
-def _compare(fits: Sequence[Any], problem: Problem) -> dict[str, float]:
     nodes = problem.test.nonzero().squeeze(-1)
-    means = torch.stack([fit.predict(nodes=nodes).mean for fit in fits])
-    scores = [pc.metrics.r2(problem.y_test, mean) for mean in means]
-    mixture = best_weights(means, problem.y_test) @ means
+    if trial.option("max_epochs") is not None:
+        nodes = nodes[:5]
+    y = problem.data.y
+    means = {"others_": [means_given_others(fit, y, nodes) for fit in fits]}
+    means["all_"] = [fit.predict(nodes=nodes).mean for fit in fits]
+    for fit in fits:
+        forget_validation(fit, problem)
+    means[""] = [fit.predict(nodes=nodes).mean for fit in fits]
+    metrics: dict[str, float] = {"models": len(fits)}
+    for given, rows in means.items():
+        scores = _compare(torch.stack(rows), y[nodes])
+        metrics |= {f"{given}{name}": score for name, score in scores.items()}
+    return metrics
+
+
+@torch.no_grad()
+def means_given_others(fit: Any, y: Tensor, nodes: Tensor) -> Tensor:
+    """The mean of each of these nodes given the values of every other node, fitted to or not.
+
+    Args:
+        fit: A fit or an ensemble.
+        y: The values of all nodes.
+        nodes: The nodes to predict.
+    """
+    means = torch.zeros(len(nodes), dtype=y.dtype)
+    for member, weight in getattr(fit, "members", [(fit, 1.0)]):
+        law = member.model.eval().joint()
+        for k, node in enumerate(nodes):
+            means[k] += weight * law.condition(y.index_fill(0, node, math.nan)).mean.squeeze()
+    return means
+
+
+def _compare(means: Tensor, y: Tensor) -> dict[str, float]:
+    scores = [pc.metrics.r2(y, mean) for mean in means]
+    mixture = best_weights(means, y) @ means
     return {
         "r2": scores[0],
         "best_r2": max(scores),
-        "mixture_r2": pc.metrics.r2(problem.y_test, mixture),
+        "mixture_r2": pc.metrics.r2(y, mixture),
     }
 
 
@@ -90,24 +120,15 @@ def best_weights(means: Tensor, y: Tensor) -> Tensor:
 
 def section(records: Records) -> str:
     """The section, empty without records."""
-    names = ("r2", "best_r2", "mixture_r2")
-    found = {
-        name: by_seed(records, ROW, COLUMN, name)
-        for name in (*names, *(f"all_{name}" for name in names), "models")
-    }
+    names = [f"{given}{name}" for given in GIVEN for name in ("r2", "best_r2", "mixture_r2")]
+    found = {name: by_seed(records, ROW, COLUMN, name) for name in (*names, "models")}
     seeds = sorted(found["r2"])
     if not seeds:
         return ""
-    lines = [
-        [str(seed), *(f"{found[n][seed]:.3f}" for n in (*names, *(f"all_{n}" for n in names)))]
-        for seed in seeds
-    ]
-    means = [
-        f"{np.mean([found[n][s] for s in seeds]):.3f}"
-        for n in (*names, *(f"all_{n}" for n in names))
-    ]
-    lines.append(["mean", *means])
-    heads = ["recipe", "best model", "best mixture"]
-    heads = ["split", *heads, *(f"{head}, all observed" for head in heads)]
+    rows = {str(seed): [found[name][seed] for name in names] for seed in seeds}
+    rows["mean"] = list(np.mean(list(rows.values()), axis=0))
+    lines = [[first, *(f"{value:.3f}" for value in row)] for first, row in rows.items()]
+    heads = [f"{what}{given}" for given in GIVEN.values() for what in _COMPARED]
     count = int(found["models"][seeds[0]])
-    return f"{prose.CEILING.format(models=count).strip()}\n\n{prose.markdown(heads, lines)}"
+    text = prose.CEILING.format(models=count).strip()
+    return f"{text}\n\n{prose.markdown(['split', *heads], lines)}"

@@ -20,6 +20,8 @@ from .trials import Trial
 
 COLUMNS = ("c:tau=0.5", "c:tau=5.0")
 ROWS = ("MLP", "GCN", "SAGE")
+#: Models whose gain over their base is looked at too, in the first column.
+GAINS = ("R-C-GCN", "R-C-SAGE")
 DATA_SETS, DRAWS = 10, 20
 #: Seeds of the noise start here, away from those of the data sets.
 FIRST = 1000
@@ -41,9 +43,10 @@ def trials(*, smoke: bool = False, seeds: Sequence[int] | None = None) -> list[T
         options["split"] = 1 + (seed - 1) % DATA_SETS
         if smoke:
             options["max_epochs"] = 20
-        for column in COLUMNS[:1] if smoke else COLUMNS:
-            for row in ROWS[:1] if smoke else ROWS:
-                made.append(Trial("noise", column, row, seed, tuple(sorted(options.items()))))
+        cells = [(column, row) for column in COLUMNS for row in ROWS]
+        cells += [(COLUMNS[0], row) for row in GAINS]
+        for column, row in cells[:1] if smoke else cells:
+            made.append(Trial("noise", column, row, seed, tuple(sorted(options.items()))))
     return made
 
 
@@ -63,29 +66,50 @@ def section(
         published: The numbers in the paper.
     """
     lines = []
-    for column in COLUMNS:
-        for row in ROWS:
-            means = draw_means(by_seed(records, row, column, "published"))
-            here = by_seed(as_run, row, column, "published")
-            if len(means) < 2 or not here:
-                continue
-            known = published["table1_synthetic_c", row, column.removeprefix("c:")]
-            lines.append(
-                [
-                    column.removeprefix("c:"),
-                    row,
-                    str(known),
-                    f"{np.mean(list(here.values())):.3f}",
-                    f"{means.mean():.3f}",
-                    f"{means.std(ddof=1):.3f}",
-                    f"{means.min():.3f} to {means.max():.3f}",
-                ]
-            )
+    for column, row in ((column, row) for column in COLUMNS for row in ROWS):
+        here = by_seed(as_run, row, column, "published")
+        known = published["table1_synthetic_c", row, _short(column)]
+        values = by_seed(records, row, column, "published")
+        lines += _line([_short(column), row, str(known)], list(here.values()), draw_means(values))
     if not lines:
         return ""
-    heads = ["column", "model", "published", "as run here", "mean over draws"]
-    heads += ["sd between draws", "range"]
-    return f"{prose.NOISE.format(draws=DRAWS).strip()}\n\n{prose.markdown(heads, lines)}"
+    text = f"{prose.NOISE.format(draws=DRAWS).strip()}\n\n{prose.markdown(_HEADS, lines)}"
+    lines = []
+    for row in GAINS:
+        base = row.removeprefix("R-C-")
+        known, under = (published["table1_synthetic_c", r, _short(COLUMNS[0])] for r in (row, base))
+        gains = [_gains(some, row, base) for some in (as_run, records)]
+        names = [_short(COLUMNS[0]), f"{row} over {base}", f"{known.mean - under.mean:+.3f}"]
+        lines += _line(names, list(gains[0].values()), draw_means(gains[1]), sign="+")
+    if not lines:
+        return text
+    return f"{text}\n\n{prose.NOISE_GAINS.strip()}\n\n{prose.markdown(_HEADS, lines)}"
+
+
+_HEADS = ["column", "model", "published", "as run here", "mean over draws", "sd between draws"]
+_HEADS += ["range"]
+
+
+def _line(
+    names: Sequence[str], here: Sequence[float], means: np.ndarray, sign: str = ""
+) -> list[list[str]]:
+    """A line of the table; none without trials."""
+    if len(means) < 2 or not here:
+        return []
+    spread = f"{means.std(ddof=1):.3f}"
+    low, high = (f"{value:{sign}.3f}" for value in (means.min(), means.max()))
+    found = [f"{value:{sign}.3f}" for value in (np.mean(here), means.mean())]
+    return [[*names, *found, spread, f"{low} to {high}"]]
+
+
+def _gains(records: Records, row: str, base: str) -> dict[int, float]:
+    """By how much a model is above another on each data set."""
+    ours, theirs = (by_seed(records, one, COLUMNS[0], "published") for one in (row, base))
+    return {seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}
+
+
+def _short(column: str) -> str:
+    return column.removeprefix("c:")
 
 
 def draw_means(values: Mapping[int, float]) -> np.ndarray:

@@ -17,8 +17,6 @@ from .trials import Trial
 #: Columns of the tables, in the paper's order.
 ELECTION = ("education", "election", "income", "unemployment")
 COUNTS = ("emnlp", "wiki-chameleon", "wiki-squirrel")
-#: One of two whose base models score about as published: see :mod:`harness.splits`.
-EMNLP_SPLIT = 0
 TAUS = (0.5, 1.0, 2.0, 5.0)
 VARIANCES = (2.5, 5.0, 10.0, 20.0)
 
@@ -95,13 +93,9 @@ def problem_of(trial: Trial) -> Problem:
     return load(trial.dataset, split, published=True, noise_seed=trial.option("noise"))
 
 
-def published_split(column: str, seed: int) -> int:
-    """The split, or the simulated data set, of a trial of the published code.
-
-    It is the seed divided by ten, rounded up. EMNLP has one split in all trials: see
-    :mod:`harness.splits` for which.
-    """
-    return EMNLP_SPLIT if column == "emnlp" else math.ceil(seed / 10)
+def published_split(seed: int) -> int:
+    """The split, or the simulated data set, of a trial of the published code."""
+    return math.ceil(seed / 10)
 
 
 @lru_cache(maxsize=2)

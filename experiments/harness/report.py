@@ -79,8 +79,9 @@ def text(results: Path) -> str:
             parts += [_section(table, records[name], published, words)]
         if name == "table1-published":
             parts += [noise.section(records["noise"], records[name], published)]
+        if name == "table3":
+            parts += [splits.section(records[name], published)]
         if name == "table3-published":
-            parts += [splits.section(records["splits"], published)]
             parts += [_calibration(records["table2"], records["table3"])]
     parts += [_pilot(records["pilot"])]
     parts += [acceptance_report.section(records["acceptance"], records["table2"])]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, ceiling, discrete, models, noise, pilot, splits
+from . import acceptance, ceiling, discrete, models, noise, pilot
 from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of, published_split
 from .trials import Together, Trial
 
@@ -125,7 +125,7 @@ TABLES = {
     "table3-published": Table(
         "table3-published",
         "Table 3, trials of the published code",
-        {"emnlp": _TEN, "wiki-chameleon": _FIVE_SPLITS},
+        {"wiki-chameleon": _FIVE_SPLITS},
         PAPER_ROWS,
         ("recipe",),
         "table3_counts",
@@ -137,7 +137,6 @@ TABLES = {
 STUDIES = {
     "pilot": pilot,
     "noise": noise,
-    "splits": splits,
     "acceptance": acceptance,
     "ceiling": ceiling,
     "discrete": discrete,
@@ -191,7 +190,7 @@ def options(
     table: Table, column: str, row: str, seed: int, *, smoke: bool = False
 ) -> tuple[tuple[str, Any], ...]:
     """What a trial of this cell is run with."""
-    chosen: dict[str, Any] = {"split": published_split(column, seed)} if table.as_run else {}
+    chosen: dict[str, Any] = {"split": published_split(seed)} if table.as_run else {}
     if row in models.PAPER:
         simulated = column[1] == ":"
         both = pilot.RATES[:1] if simulated else pilot.RATES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import run
 import torch
-from harness import acceptance_report, models, noise, report, summary, tables, trials
+from harness import acceptance_report, models, noise, report, splits, summary, tables, trials
 from harness.problems import problem_of
 from harness.tables import TABLES, table_trials
 
@@ -111,7 +111,7 @@ def test_unemployment_is_shown_by_split():
 
 def test_means_over_the_data_sets_of_a_draw():
     made = noise.trials()
-    assert len(made) == 10 * 20 * 3 * 2
+    assert len(made) == 10 * 20 * (3 * 2 + 2)
     assert len({t.option("noise") for t in made}) == 200  # no two data sets share their noise
     values = {t.seed: float(t.option("split")) for t in made if t.seed <= 25}
     assert noise.draw_means(values).tolist() == [5.5, 5.5]  # the third draw is not complete
@@ -120,7 +120,34 @@ def test_means_over_the_data_sets_of_a_draw():
     here = [record("table1-published", "c:tau=5.0", "GCN", 1, published=0.2)]
     text = noise.section(rows, here, published)
     assert "| tau=5.0 | GCN | 0.174 ± 0.032 | 0.200 | 0.100 | 0.000 | 0.100 to 0.100 |" in text
+    assert "over GCN" not in text  # no trials as run
     assert noise.section([], here, published) == ""
+
+
+def test_gains_over_the_base_model_by_draw():
+    """One data set in ten gains, so that the two draws gain +.01 and +.03 in the mean."""
+    published = report.read_published(report.PUBLISHED)
+    rows, here = [], []
+    for seed in range(1, 21):
+        gain = (0.1 if seed <= 10 else 0.3) * (seed % 10 == 1)
+        for model, value in (("GCN", 0.5), ("R-C-GCN", 0.5 + gain)):
+            rows.append(record("noise", "c:tau=0.5", model, seed, published=value))
+            here.append(record("table1-published", "c:tau=0.5", model, seed, published=value))
+    line = "| tau=0.5 | R-C-GCN over GCN | +0.033 | +0.020 | +0.020 | 0.014 | +0.010 to +0.030 |"
+    assert line in noise.section(rows, here, published)
+
+
+def test_the_emnlp_column_by_split():
+    published = report.read_published(report.PUBLISHED)
+    rows = []
+    for row in tables.PAPER_ROWS:
+        known = published["table3_counts", row, "emnlp"].mean
+        for split, off in ((1, -0.1), (2, 0.01)):
+            rows.append(record("table3", "emnlp", row, split, published=known + off))
+    text = splits.section(rows, published)
+    assert "by 0.010 (root mean square) on split 2" in text.replace("\n", " ")
+    assert "| GCN | 0.609 ± 0.002 | 0.564 | 0.078 | 0.509 to 0.619 | 1 |" in text
+    assert splits.section(rows[:-1], published) == ""  # one split has all models
 
 
 def test_what_the_worst_nodes_cost():
@@ -142,9 +169,7 @@ def test_trials_of_the_tables():
     assert splits == {1}
     splits = [t.option("split") for t in table_trials("table1-published", rows=["MLP"])]
     assert sorted(splits) == sorted(list(range(1, 11)) * 40)
-    counted = [(t.dataset, t.option("split")) for t in table_trials("table3-published")]
-    assert {split for column, split in counted if column == "emnlp"} == {0}
-    assert {split for column, split in counted if column != "emnlp"} == set(range(1, 6))
+    assert {t.option("split") for t in table_trials("table3-published")} == set(range(1, 6))
     assert len(table_trials("table1", rows=tables.PAPER_ROWS)) == 7 * 4 * 100
     assert len(table_trials("figure1", rows=tables.FIGURE_ROWS)) == 5 * 8 * 100
     assert len(table_trials("table3", rows=["SAGE"])) == 20 + 20 + 5
