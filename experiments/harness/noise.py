@@ -15,7 +15,7 @@ import numpy as np
 from . import prose
 from .models import run_model
 from .problems import problem_of
-from .stats import Published, by_seed
+from .stats import Published, by_seed, paired_p
 from .trials import Trial
 
 COLUMNS = ("c:tau=0.5", "c:tau=5.0")
@@ -80,10 +80,13 @@ def section(
         known, under = (published["table1_synthetic_c", r, _short(COLUMNS[0])] for r in (row, base))
         gains = [_gains(some, row, base) for some in (as_run, records)]
         names = [_short(COLUMNS[0]), f"{row} over {base}", f"{known.mean - under.mean:+.3f}"]
-        lines += _line(names, list(gains[0].values()), draw_means(gains[1]), sign="+")
+        p = paired_p(gains[1], dict.fromkeys(gains[1], 0.0))
+        for line in _line(names, list(gains[0].values()), draw_means(gains[1]), sign="+"):
+            lines.append([*line, "" if p is None else f"{p:.1g}"])
     if not lines:
         return text
-    return f"{text}\n\n{prose.NOISE_GAINS.strip()}\n\n{prose.markdown(_HEADS, lines)}"
+    table = prose.markdown([*_HEADS, "p, all draws"], lines)
+    return f"{text}\n\n{prose.NOISE_GAINS.strip()}\n\n{table}"
 
 
 _HEADS = ["column", "model", "published", "as run here", "mean over draws", "sd between draws"]

@@ -83,7 +83,8 @@ each: so much does the mean over ten data sets depend on the draw.
 """
 
 NOISE_GAINS = """
-By how much an edge regression is above its base model, in the same draws:
+By how much an edge regression is above its base model, in the same draws, with the paired t-test
+over the data sets of all draws:
 """
 
 CALIBRATION = """
