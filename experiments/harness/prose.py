@@ -75,6 +75,11 @@ COMPARE = {
     "(see the next table).",
 }
 
+LAW_GAINS = """
+**The whole law.** CRPS less that of the base model, so that less than zero is better, with the same
+paired t-test: what a copula does for the predictive law and not only for its mean.
+"""
+
 NOISE = """
 **Other noise.** Features, graphs and weights of these ten data sets are the published ones; the
 noise went through a singular value decomposition, whose signs depend on the library, and may be

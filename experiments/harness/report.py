@@ -25,7 +25,16 @@ from . import (
 from .models import CONTINUOUS, COUNT, PAPER
 from .problems import COUNTS, ELECTION
 from .prose import markdown
-from .stats import Cell, Published, base_of, by_seed, paired_p, read_published, summarise
+from .stats import (
+    Cell,
+    Published,
+    asterisks,
+    base_of,
+    by_seed,
+    paired_p,
+    read_published,
+    summarise,
+)
 from .tables import TABLES, Table, all_names
 from .trials import read_compact
 
@@ -129,6 +138,7 @@ def _section(
     if table.name.startswith("figure1"):
         parts += [f"![Figure 1](results/{table.name}.png)"]
     elif not table.as_run:
+        parts += [_law_gains(table, records, columns)]
         parts += [_law_table(table, records, column) for column in columns]
     return "\n\n".join(part for part in parts if part)
 
@@ -211,6 +221,27 @@ def _verdict(
         words += f"root mean square of {math.sqrt(square):.1f} and a mean of "
         words += f"{sum(chance) / len(chance):+.1f}: by chance alone they would be 1 and 0."
     return words
+
+
+def _law_gains(table: Table, records: Records, columns: Sequence[str]) -> str:
+    """The CRPS of the paper's copula models less that of their base models."""
+    lines = []
+    for row in table.paper:
+        base = base_of(row)
+        if base is None:
+            continue
+        words = []
+        for column in columns:
+            ours, theirs = (by_seed(records, one, column, "crps") for one in (row, base))
+            gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+            mark = asterisks(paired_p(ours, theirs))
+            words.append(f"{summarise(gains).mean:+.3f}{mark}" if gains else "")
+        if any(words):
+            lines.append([row, *words])
+    if not lines:
+        return ""
+    heads = ["model", *(_short(column) for column in columns)]
+    return f"{prose.LAW_GAINS.strip()}\n\n{markdown(heads, lines)}"
 
 
 def _law_table(table: Table, records: Records, column: str) -> str:

@@ -86,6 +86,17 @@ def test_trials_of_the_published_code_are_compared_with_what_chance_does(tmp_pat
     assert "root mean square" not in text
 
 
+def test_the_law_is_compared_with_that_of_the_base_model(tmp_path):
+    rows = []
+    for seed, gain in ((1, -0.10), (2, -0.11), (3, -0.12)):
+        rows.append(record("table2", "income", "SAGE", seed, published=0.7, crps=0.3))
+        rows.append(record("table2", "income", "R-C-SAGE", seed, published=0.7, crps=0.3 + gain))
+    trials.compact(rows, tmp_path / "table2.jsonl")
+    assert "| R-C-SAGE | -0.110\\*\\*\\* |" in report.text(tmp_path)
+    trials.compact([r for r in rows if r["model"] == "SAGE"], tmp_path / "table2.jsonl")
+    assert "The whole law" not in report.text(tmp_path)
+
+
 def test_the_main_table(results):
     records = {name: trials.read_compact(results / f"{name}.jsonl") for name in tables.all_names()}
     lines = summary.main_table(records, report.read_published(report.PUBLISHED)).splitlines()
