@@ -15,7 +15,7 @@ import numpy as np
 from . import prose
 from .models import run_model
 from .problems import problem_of
-from .stats import Published, by_seed, paired_p
+from .stats import Published, by_seed, paired_gains, paired_p
 from .trials import Trial
 
 COLUMNS = ("c:tau=0.5", "c:tau=5.0")
@@ -78,10 +78,14 @@ def section(
     for row in GAINS:
         base = row.removeprefix("R-C-")
         known, under = (published["table1_synthetic_c", r, _short(COLUMNS[0])] for r in (row, base))
-        gains = [_gains(some, row, base) for some in (as_run, records)]
+        here, drawn = (
+            [by_seed(some, one, COLUMNS[0], "published") for one in (row, base)]
+            for some in (as_run, records)
+        )
         names = [_short(COLUMNS[0]), f"{row} over {base}", f"{known.mean - under.mean:+.3f}"]
-        p = paired_p(gains[1], dict.fromkeys(gains[1], 0.0))
-        for line in _line(names, list(gains[0].values()), draw_means(gains[1]), sign="+"):
+        p = paired_p(*drawn)
+        gains = list(paired_gains(*here).values())
+        for line in _line(names, gains, draw_means(paired_gains(*drawn)), sign="+"):
             lines.append([*line, "" if p is None else f"{p:.1g}"])
     if not lines:
         return text
@@ -103,12 +107,6 @@ def _line(
     low, high = (f"{value:{sign}.3f}" for value in (means.min(), means.max()))
     found = [f"{value:{sign}.3f}" for value in (np.mean(here), means.mean())]
     return [[*names, *found, spread, f"{low} to {high}"]]
-
-
-def _gains(records: Records, row: str, base: str) -> dict[int, float]:
-    """By how much a model is above another on each data set."""
-    ours, theirs = (by_seed(records, one, COLUMNS[0], "published") for one in (row, base))
-    return {seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}
 
 
 def _short(column: str) -> str:

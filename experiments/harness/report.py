@@ -31,6 +31,7 @@ from .stats import (
     asterisks,
     base_of,
     by_seed,
+    paired_gains,
     paired_p,
     read_published,
     summarise,
@@ -233,7 +234,7 @@ def _law_gains(table: Table, records: Records, columns: Sequence[str]) -> str:
         words = []
         for column in columns:
             ours, theirs = (by_seed(records, one, column, "crps") for one in (row, base))
-            gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+            gains = list(paired_gains(ours, theirs).values())
             mark = asterisks(paired_p(ours, theirs))
             words.append(f"{summarise(gains).mean:+.3f}{mark}" if gains else "")
         if any(words):

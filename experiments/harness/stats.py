@@ -60,6 +60,11 @@ def summarise(values: Sequence[float], p: float | None = None) -> Cell:
     return Cell(float(array.mean()), error, len(array), p)
 
 
+def paired_gains(values: Mapping[int, float], base: Mapping[int, float]) -> dict[int, float]:
+    """By how much a model is above another, by seed, where both have been run."""
+    return {seed: values[seed] - base[seed] for seed in sorted(values.keys() & base.keys())}
+
+
 def paired_p(values: dict[int, float], base: dict[int, float]) -> float | None:
     """The two-sided p-value of a paired t-test over the seeds that both have.
 
@@ -70,10 +75,9 @@ def paired_p(values: dict[int, float], base: dict[int, float]) -> float | None:
     Returns:
         The p-value; None for fewer than two common seeds or equal scores.
     """
-    seeds = sorted(values.keys() & base.keys())
-    if len(seeds) < 2:
+    difference = np.array(list(paired_gains(values, base).values()))
+    if len(difference) < 2:
         return None
-    difference = np.array([values[seed] - base[seed] for seed in seeds])
     if not difference.std() > 0:
         return None
     return float(scipy.stats.ttest_1samp(difference, 0.0).pvalue)
