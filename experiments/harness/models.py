@@ -315,10 +315,10 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
     metrics: dict[str, float] = {}
     pyro.set_rng_seed(seed)  # the CRPS is that of draws
     prediction = result.predict(nodes=nodes)
-    metrics |= {f"all_{k}": v for k, v in prediction.score(problem.y_test, level=LEVEL).items()}
+    metrics |= {f"all_{k}": v for k, v in _judged(prediction, problem).items()}
     forget_validation(result, problem)
     prediction = result.predict(nodes=nodes)
-    metrics |= prediction.score(problem.y_test, level=LEVEL)
+    metrics |= _judged(prediction, problem)
     if not problem.counts:
         metrics["worst_five"] = worst_nodes(problem.y_test, prediction.mean, 5)
     clamped = published.clamp_prediction(prediction.mean, y_train)
@@ -329,6 +329,14 @@ def _scores(result: Any, problem: Problem, seed: int) -> dict[str, float]:
     metrics["best_epoch"] = sum(one.history.best_epoch for one in fits) / len(fits)
     metrics |= {f"parameter_{name}": value for name, value in result.scalars.items()}
     return metrics
+
+
+def _judged(prediction: Any, problem: Problem) -> dict[str, float]:
+    """The scores of a prediction; counts are judged as counts under a continuous law too."""
+    scores = prediction.score(problem.y_test, level=LEVEL)
+    if problem.counts:
+        scores["r2_deviance"] = pc.metrics.r2_deviance(problem.y_test, prediction.mean)
+    return scores
 
 
 def forget_validation(result: Any, problem: Problem) -> None:

@@ -47,15 +47,13 @@ CAPTIONS = {
     "are below the line: they were tried when ten were seen to lose to MLP in (a) on the first 16 "
     "data sets. "
     "The models of dependence are in setting (b) only, where that is all that the graph says.",
-    "figure1-published": "Test R2. The published code takes data set ceil(k / 10) for its trial k, "
-    "so its hundred trials are ten data sets with ten initialisations each. These are those "
-    "trials, on the same data (`pc.simulate.published_setting`). Standard errors treat them as "
-    "independent, as the paper does, and are too small for that.",
     "table1": "Test R2. Each seed is a new graph and data set of 300 nodes. The learning rate is "
     "0.01 for every published model.",
-    "table1-published": "The hundred trials of the published code: ten data sets, ten "
-    "initialisations of each (as in Figure 1). These ten are harder than most: the table above has "
-    "the same models on many more.",
+    "table1-published": "The published code takes data set ceil(k / 10) for its trial k, so its "
+    "hundred trials are ten data sets with ten initialisations each. These are those trials, on "
+    "the same data (`pc.simulate.published_setting`). Standard errors treat them as independent, "
+    "as the paper does, and are too small for that. These ten data sets are harder than most: the "
+    "table above has the same models on many more.",
     "table2": "Test R2. Each seed is a new split, 6:2:2, and a new initialisation.",
     "table2-published": "The published code derives the split from the seed divided by ten and "
     "rounded up, so its ten trials share one split and differ in the initialisation only: its "

@@ -62,9 +62,8 @@ def write(results: Path, path: Path) -> None:
         path: The Markdown file.
     """
     records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
-    for name in ("figure1", "figure1-published"):
-        if records[name]:
-            figures.roles(role_curves(records[name]), results / f"{name}.png")
+    if records["figure1"]:
+        figures.roles(role_curves(records["figure1"]), results / "figure1.png")
     rows = calibration_rows([*records["table2"], *records["table3"]])
     if rows:
         figures.calibration(rows, results / "calibration.png")
@@ -136,8 +135,8 @@ def _section(
     parts += [_main_table(table, records, columns, published)]
     if table.published is not None:
         parts += [_verdict(table, records, columns, published)]
-    if table.name.startswith("figure1"):
-        parts += [f"![Figure 1](results/{table.name}.png)"]
+    if table.name == "figure1":
+        parts += ["![Figure 1](results/figure1.png)"]
     elif not table.as_run:
         parts += [_law_gains(table, records, columns)]
         parts += [_law_table(table, records, column) for column in columns]

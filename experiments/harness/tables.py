@@ -72,14 +72,6 @@ TABLES = {
         FIGURE_ROWS,
         ("APPNP, two steps", *_SETTING_B_ONLY),
     ),
-    "figure1-published": Table(
-        "figure1-published",
-        "Figure 1, trials of the published code",
-        _FIGURE1,
-        FIGURE_ROWS,
-        ("ab-C-MLP", "R-C-MLP"),
-        as_run=True,
-    ),
     "table1": Table(
         "table1",
         "Table 1: simulated data, setting (c)",

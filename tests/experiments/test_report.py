@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -234,6 +235,20 @@ def test_trials_of_the_published_code_have_its_data():
 def test_a_trial_can_be_repeated():
     (trial,) = table_trials("table1", rows=["R-C-GCN"], smoke=True)
     assert tables.execute(trial) == tables.execute(trial)
+
+
+def test_counts_are_judged_as_counts_under_a_continuous_law():
+    problem = problem_of(trials.Trial("table1", "c:tau=1.0", "MLP", 3))
+    data = problem.data.clone()
+    data.y = data.y.exp().round() + 1
+    counts = dataclasses.replace(problem, data=data, counts=True)
+    trial = trials.Trial("table3", "emnlp", "LN-ab-C-SAGE", 3, (("max_epochs", 2),))
+    metrics = models.run_model(trial, counts)
+    fit = models.fit_row(trial, counts, models.COUNT[trial.model])
+    mean = fit.predict(nodes=counts.test.nonzero().squeeze(-1)).mean
+    expected = pc.metrics.r2_deviance(counts.y_test, mean)
+    assert metrics["all_r2_deviance"] == pytest.approx(expected)
+    assert metrics["r2_deviance"] != metrics["all_r2_deviance"]
 
 
 @pytest.mark.parametrize("row", ["ab-C-SAGE", "R-C-SAGE, node scale", "linear + CAR + nugget"])
