@@ -123,6 +123,16 @@ def cut(tmp_path, monkeypatch):
     law.composite_log_prob(torch.zeros(9), parts)
 
 
+def extrapolation(tmp_path, monkeypatch):
+    data = pc.simulate.paper_setting("b")
+    data.y = data.y.exp().round()
+    unseen = int(data.test_mask.nonzero()[0])
+    data.x[unseen] = 100.0
+    model = pc.CopulaGNN("linear", "poisson", "none")
+    fit = pc.fit(model, data, data.train_mask, schedule=pc.Schedule(max_epochs=20))
+    fit.predict(nodes=[unseen])
+
+
 def particle(tmp_path, monkeypatch):
     from pyro_copula.rectangle.particles import Particles
 
@@ -214,6 +224,7 @@ CASES = {
     "MemoryLimitError": (memory, ("what", "hint")),
     "MidpointWarning": (midpoint, ()),
     "CutWarning": (cut, ("num_blocks",)),
+    "ExtrapolationWarning": (extrapolation, ("node", "hint")),
     "ParticleWarning": (particle, ()),
     "PropagationWarning": (propagation, ("sweeps",)),
     "TrainingError": (training, ("problem", "hint")),

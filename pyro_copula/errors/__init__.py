@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .approximations import (
     CutWarning,
+    ExtrapolationWarning,
     MidpointWarning,
     ParticleWarning,
     PropagationWarning,
@@ -61,6 +62,7 @@ __all__ = [
     "DistributedError",
     "DownloadError",
     "EstimateError",
+    "ExtrapolationWarning",
     "FitFileError",
     "GraphError",
     "InvalidArgumentError",

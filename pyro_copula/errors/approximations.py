@@ -1,4 +1,4 @@
-"""Warnings that a result is an approximation, and perhaps a poor one."""
+"""Warnings that a result is an approximation or an extrapolation, and perhaps a poor one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from .base import PyroCopulaWarning
 
 __all__ = [
     "CutWarning",
+    "ExtrapolationWarning",
     "MidpointWarning",
     "ParticleWarning",
     "PropagationWarning",
@@ -56,6 +57,40 @@ class CutWarning(PyroCopulaWarning):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.cut, self.num_blocks)
+
+
+class ExtrapolationWarning(PyroCopulaWarning):
+    """A node is predicted to be far beyond every observed value.
+
+    Args:
+        node: The node that is furthest out, by name or number.
+        mean: Its marginal mean, per exposure.
+        largest: The largest observed value, without its sign and per exposure.
+        count: How many nodes are so far out.
+        hint: What to do about it.
+
+    Example:
+        >>> print(ExtrapolationWarning(17, 5234.0, 194.0, 1, "Look at its features."))
+        The model says that node 17 has a mean of 5,234, but no observed value is beyond 194 (1 such
+          node). Its features are unlike those of the observed nodes, or the network overfits them.
+          Look at its features.
+    """
+
+    def __init__(self, node: int | str, mean: float, largest: float, count: int, hint: str) -> None:
+        self.node = node
+        self.mean = mean
+        self.largest = largest
+        self.count = count
+        self.hint = hint
+        nodes = "1 such\n  node" if count == 1 else f"{count:,} such\n  nodes"
+        super().__init__(
+            f"The model says that node {node} has a mean of {mean:,.4g}, but no observed value is "
+            f"beyond {largest:,.4g} ({nodes}). Its features are unlike those of the observed "
+            f"nodes, or the network overfits them.\n  {hint}"
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.node, self.mean, self.largest, self.count, self.hint)
 
 
 class ParticleWarning(PyroCopulaWarning):

@@ -13,6 +13,7 @@ from ..diagnostics import Diagnosis
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import NodeData
 from .diagnosing import diagnose_fit
+from .extrapolation import warn_if_far
 from .prediction import Prediction
 
 
@@ -52,7 +53,8 @@ class Predictor:
             nodes: Some of these nodes only, by number, or by name if the data have names.
 
         Returns:
-            The predictive law; it is exact, and draws only for ``samples``.
+            The predictive law; it is exact, and draws only for ``samples``. An
+            ``ExtrapolationWarning`` says if a mean is far beyond every observed value.
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
             raise InvalidArgumentError(
@@ -64,10 +66,11 @@ class Predictor:
             warnings.simplefilter("ignore", MidpointWarning)
             if torch.is_tensor(given):
                 hidden = data.observed & ~_checked_mask(given, data.observed)
-                y = data.hide(hidden).y
-                parts = _each(self._laws(hidden), lambda law: law.condition(y))
+                laws, y = self._laws(hidden), data.hide(hidden).y
+                parts = _each(laws, lambda law: law.condition(y))
             elif given == "none":
-                parts = _each(self._laws(), lambda law: law.unconditional())
+                laws = self._laws()
+                parts = _each(laws, lambda law: law.unconditional())
             elif given == "observed":
                 if bool(data.observed.all()):
                     raise InvalidArgumentError(
@@ -76,7 +79,8 @@ class Predictor:
                         '"observed"',
                         "There is no missing node to predict.",
                     )
-                parts = _each(self._laws(), lambda law: law.condition(data.y))
+                laws = self._laws()
+                parts = _each(laws, lambda law: law.condition(data.y))
             else:
                 raise InvalidArgumentError(
                     "given",
@@ -84,13 +88,15 @@ class Predictor:
                     repr(given),
                     'Use given="observed".',
                 )
-        return Prediction(
+        prediction = Prediction(
             parts,
             nodes,
             num_samples=num_samples,
             names=self.settings.get("names"),
             num_nodes=data.num_nodes,
         )
+        warn_if_far(self, laws, prediction, stacklevel=2)
+        return prediction
 
     def diagnose(
         self, *, num_simulations: int = 500, false_alarm_rate: float = 0.05, seed: int = 0
