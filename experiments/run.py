@@ -16,9 +16,9 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:  # so that worker processes find the harness too
     sys.path.insert(0, str(HERE))
 
-from harness import figures, report, tables, trials  # noqa: E402
+from harness import committed, figures, report, tables, trials  # noqa: E402
 
-from pyro_copula.errors import PyroCopulaError  # noqa: E402
+from pyro_copula.errors import InvalidArgumentError, PyroCopulaError  # noqa: E402
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
-    out = Path(arguments.out)
+    out = _out(arguments)
+    if arguments.report_only and not any((out / "results").glob("*.jsonl")):
+        raise InvalidArgumentError(
+            "out",
+            "a folder with records of trials, for --report-only",
+            f"no results/*.jsonl in {str(out)!r}",
+            "Run a table there first, or leave --out away.",
+        )
     failed = False
     if arguments.what == "calibration":  # the recommended models' cells of two tables
         arguments.models = ["recipe"]
@@ -49,7 +56,16 @@ def _main(arguments: argparse.Namespace) -> int:
         figures.copula_densities(out / "results" / "figure3.png")
     if not arguments.no_report:
         report.write(out / "results", out / "README.md")
+    if arguments.smoke:
+        print(f"smoke: everything is in {out}", file=sys.stderr)
     return int(failed)
+
+
+def _out(arguments: argparse.Namespace) -> Path:
+    """Where everything goes: a smoke run has its own place, away from the committed records."""
+    if arguments.out is not None:
+        return Path(arguments.out)
+    return HERE / "work" / "smoke" if arguments.smoke else HERE
 
 
 def _names(what: str) -> tuple[str, ...]:
@@ -75,12 +91,12 @@ def _run(name: str, arguments: argparse.Namespace, out: Path) -> bool:
         smoke=arguments.smoke,
     )
     path = out / "results" / f"{name}.jsonl"
-    known = {r["key"]: r for r in trials.read_records(name, path)}
+    known = {r["key"]: r for r in committed.read_trials(name, path)}
     outcome = runner.run(todo, tables.execute, known=known, together=tables.TOGETHER)
     print(f"{name}: {outcome}", file=sys.stderr)
     known |= {r["key"]: r for r in runner.records(name)}
     kept = (r for r in known.values() if tables.is_current(r, smoke=arguments.smoke))
-    trials.compact(kept, path)
+    committed.write(kept, path)
     return bool(outcome.failed)
 
 
@@ -94,8 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--address", help="the scheduler of a Dask or Ray cluster")
     parser.add_argument("--models", nargs="+", help="these rows only")
     parser.add_argument("--datasets", nargs="+", help="these columns only")
-    parser.add_argument("--smoke", action="store_true", help="a minute-long version")
-    parser.add_argument("--out", default=str(HERE), help="where work, results and README.md go")
+    parser.add_argument("--smoke", action="store_true", help="a minute-long version, kept apart")
+    parser.add_argument("--out", help="where work, results and README.md go")
     parser.add_argument("--report-only", action="store_true", help="tables from kept records")
     parser.add_argument("--no-report", action="store_true", help="trials only")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -172,6 +172,9 @@ COUNT: dict[str, Row] = {
     "recipe": Row({"recipe": "counts"}, note='recipe="counts", a stack of five'),
 }
 
+#: The log scores of these rows are densities, those of other counts are probabilities.
+DENSITIES = ("LN-ab-C-SAGE",)
+
 BASELINES: dict[str, Callable[[Problem], dict[str, float]]] = {
     "label propagation": baselines.label_propagation,
 }

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .committed import read
 from .models import run_model
 from .problems import COUNTS, ELECTION, load, published_split
-from .trials import Trial, read_compact
+from .trials import Trial
 
 ROWS = ("MLP", "GCN", "ab-C-GCN", "R-C-GCN", "SAGE", "ab-C-SAGE", "R-C-SAGE")
 RATES = (0.01, 0.001)
@@ -82,4 +83,4 @@ def chosen(
 
 def committed(*, as_run: bool = False) -> dict[str, tuple[float, ...]]:
     """The rates that the committed records decide; none without them."""
-    return chosen(read_compact(RECORDS), as_run=as_run)
+    return chosen(read(RECORDS), as_run=as_run)

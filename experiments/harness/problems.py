@@ -103,3 +103,8 @@ def _read(dataset: str) -> Any:
     if dataset in ELECTION:
         return pc.datasets.election(dataset)
     return pc.datasets.emnlp() if dataset == "emnlp" else pc.datasets.wikipedia(dataset[5:])
+
+
+def short(column: str) -> str:
+    """What a table calls a column: ``tau=1.0`` for ``c:tau=1.0``."""
+    return column.split(":")[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyro_copula.atomic import write_whole
 from . import (
     acceptance_report,
     ceiling,
+    committed,
     discrete_report,
     engine_report,
     figures,
@@ -21,9 +23,10 @@ from . import (
     prose,
     splits,
     summary,
+    targets,
 )
-from .models import CONTINUOUS, COUNT, PAPER
-from .problems import COUNTS, ELECTION
+from .models import CONTINUOUS, COUNT, DENSITIES, PAPER
+from .problems import COUNTS, ELECTION, short
 from .prose import markdown
 from .stats import (
     Cell,
@@ -37,7 +40,6 @@ from .stats import (
     summarise,
 )
 from .tables import TABLES, Table, all_names
-from .trials import read_compact
 
 #: Scores of a predictive law, with the words of the report.
 LAW_SCORES = {
@@ -61,7 +63,7 @@ def write(results: Path, path: Path) -> None:
         results: The folder of the committed records; pictures go there too.
         path: The Markdown file.
     """
-    records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
+    records = {name: committed.read(results / f"{name}.jsonl") for name in all_names()}
     if records["figure1"]:
         figures.roles(role_curves(records["figure1"]), results / "figure1.png")
     rows = calibration_rows([*records["table2"], *records["table3"]])
@@ -77,9 +79,9 @@ def write(results: Path, path: Path) -> None:
 
 def text(results: Path) -> str:
     """The report in Markdown."""
-    records = {name: read_compact(results / f"{name}.jsonl") for name in all_names()}
+    records = {name: committed.read(results / f"{name}.jsonl") for name in all_names()}
     published = read_published(PUBLISHED)
-    parts = [prose.INTRODUCTION]
+    parts = [prose.INTRODUCTION, targets.section(records, published)]
     for name, table in TABLES.items():
         if records[name]:
             words = prose.CAPTIONS.get(name, "")
@@ -99,7 +101,7 @@ def text(results: Path) -> str:
     parts += [engine_report.section(results)]
     if (results / "figure3.png").exists():
         parts += [prose.FIGURE3]
-    parts += [_time(records)]
+    parts += [_time(records, results)]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
@@ -158,17 +160,17 @@ def _main_table(
             words = "" if found is None else str(found)
             if found is not None and found.count < most[column]:
                 words += f" [{found.count}]"
-            known = published.get((table.published or "", row, _short(column)))
+            known = published.get((table.published or "", row, short(column)))
             if known is not None and found is not None:
                 words += f" ({known})"
             cells.append(words)
         if any(cells):
             lines.append([_named(row, table), *cells])
-        if row == table.paper[-1]:
+        if table.paper and row == table.paper[-1]:
             lines.append(["**beyond the paper**", *[""] * len(columns)])
     if len(lines) and lines[-1][0] == "**beyond the paper**":
         lines.pop()
-    heads = [f"{_short(c)} (n = {_count(records, c)})" for c in columns]
+    heads = [f"{short(c)} (n = {_count(records, c)})" for c in columns]
     return markdown(["model", *heads], lines)
 
 
@@ -203,7 +205,7 @@ def _verdict(
     below, total, chance = [], 0, []
     for row in table.paper:
         for column in columns:
-            known = published.get((table.published or "", row, _short(column)))
+            known = published.get((table.published or "", row, short(column)))
             found = cell(table, records, row, column)
             if known is None or found is None:
                 continue
@@ -211,7 +213,7 @@ def _verdict(
             if found.count > 1:
                 chance.append((found.mean - known.mean) / math.hypot(found.error, known.error))
             if found.mean < known.least:
-                below.append(f"{row} on {_short(column)} ({found.mean:.3f}, {known})")
+                below.append(f"{row} on {short(column)} ({found.mean:.3f}, {known})")
     words = f"{total - len(below)} of {total} cells are at or above the published mean minus two "
     words += "of its standard errors."
     words += f" Below: {'; '.join(below)}." if below else ""
@@ -235,31 +237,35 @@ def _law_gains(table: Table, records: Records, columns: Sequence[str]) -> str:
             ours, theirs = (by_seed(records, one, column, "crps") for one in (row, base))
             gains = list(paired_gains(ours, theirs).values())
             mark = asterisks(paired_p(ours, theirs))
-            words.append(f"{summarise(gains).mean:+.3f}{mark}" if gains else "")
+            middle = f" ({statistics.median(gains):+.3f})" if gains else ""
+            words.append(f"{summarise(gains).mean:+.3f}{mark}{middle}" if gains else "")
         if any(words):
             lines.append([row, *words])
     if not lines:
         return ""
-    heads = ["model", *(_short(column) for column in columns)]
+    heads = ["model", *(short(column) for column in columns)]
     return f"{prose.LAW_GAINS.strip()}\n\n{markdown(heads, lines)}"
 
 
 def _law_table(table: Table, records: Records, column: str) -> str:
-    score = "r2_deviance" if table.name == "table3" else "r2"
-    heads = ["model", "R2-deviance" if table.name == "table3" else "R2", *LAW_SCORES.values()]
-    heads += ["R2, all observed", "log score, all observed"]
-    metrics = [score, *LAW_SCORES, f"all_{score}", "all_log_score"]
+    counts = table.name.startswith("table3")
+    score, name = ("r2_deviance", "R2-deviance") if counts else ("r2", "R2")
+    heads = ["model", name, f"{name}, clamped", *LAW_SCORES.values()]
+    heads += [f"{name}, all observed", "log score, all observed"]
+    metrics = [score, "published", *LAW_SCORES, f"all_{score}", "all_log_score"]
     lines = []
     for row in table.rows:
         means = []
         for metric in metrics:
             values = list(by_seed(records, row, column, metric).values())
-            means.append(f"{summarise(values).mean:.3f}" if values else "")
+            words = f"{summarise(values).mean:.3f}" if values else ""
+            density = words and row in DENSITIES and metric.endswith("log_score")
+            means.append(f"{words} (density)" if density else words)
         if any(means):
             lines.append([row, *means])
     keep = [0] + [k for k in range(1, len(heads)) if any(line[k] for line in lines)]
     lines = [[line[k] for k in keep] for line in lines]
-    return f"**{_short(column)}**\n\n" + markdown([heads[k] for k in keep], lines)
+    return f"**{short(column)}**\n\n" + markdown([heads[k] for k in keep], lines)
 
 
 # ---------------------------------------------------------------- figures
@@ -324,14 +330,17 @@ def _pilot(records: Records) -> str:
     return prose.PILOT.format(seed=pilot.SEED) + "\n\n" + markdown(["model", *columns], lines)
 
 
-def _time(records: Mapping[str, Records]) -> str:
+def _time(records: Mapping[str, Records], results: Path) -> str:
     lines = []
     for name, rows in records.items():
         if rows:
             hours = sum(row["seconds"] for row in rows) / 3600
             lines.append([name, str(len(rows)), f"{hours:.1f}"])
-    return prose.TIME + "\n\n" + markdown(["table", "trials", "hours, one core"], lines)
-
-
-def _short(column: str) -> str:
-    return column.split(":")[1] if ":" in column else column
+    used: dict[str, set[str]] = {}
+    for name in records:
+        for versions in committed.read_versions(results / f"{name}.jsonl"):
+            for package, version in versions.items():
+                used.setdefault(package, set()).add(version)
+    words = ", ".join(f"{package} {' and '.join(sorted(v))}" for package, v in used.items())
+    table = markdown(["table", "trials", "hours, one core"], lines)
+    return f"{prose.TIME.format(versions=words).strip()}\n\n{table}"

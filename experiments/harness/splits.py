@@ -1,8 +1,7 @@
 """How much the EMNLP column of Table 3 depends on the split.
 
-The published standard errors are too small for more than one split, and the released program stops
-with an error before it reads these data, so that it does not say which. The trials of Table 3 have
-many, and show what a single one may give.
+The published standard errors are too small for more than one split, and which one is not known. The
+trials of Table 3 have many, and show what a single one may give.
 """
 
 from __future__ import annotations

@@ -75,12 +75,14 @@ def paired_p(values: dict[int, float], base: dict[int, float]) -> float | None:
     Returns:
         The p-value; None for fewer than two common seeds or equal scores.
     """
-    difference = np.array(list(paired_gains(values, base).values()))
-    if len(difference) < 2:
+    return mean_p(list(paired_gains(values, base).values()))
+
+
+def mean_p(values: Sequence[float]) -> float | None:
+    """The two-sided p-value of a t-test of mean zero; None for fewer than two, or equal, values."""
+    if len(values) < 2 or not np.std(values) > 0:
         return None
-    if not difference.std() > 0:
-        return None
-    return float(scipy.stats.ttest_1samp(difference, 0.0).pvalue)
+    return float(scipy.stats.ttest_1samp(values, 0.0).pvalue)
 
 
 def asterisks(p: float | None) -> str:

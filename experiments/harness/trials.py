@@ -9,10 +9,10 @@ tried again at the next start.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import itertools
 import json
 import platform
-import sys
 import time
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -28,9 +28,13 @@ from pyro_copula.parallel import survive_replacements
 #: Raised by one when trials of the same description give other results: old files then stay apart.
 PROTOCOL = 1
 
-BACKENDS = ("loky", "dask", "ray")
-
-_SIGNIFICANT_DIGITS = 6
+#: The package behind each, and what to install for it.
+_PACKAGES = {
+    "loky": ("joblib", "joblib"),
+    "dask": ("distributed", "'dask[distributed]'"),
+    "ray": ("ray", "ray"),
+}
+BACKENDS = tuple(_PACKAGES)
 
 
 @dataclass(frozen=True, order=True)
@@ -129,6 +133,7 @@ class Runner:
             )
         if jobs < 1:
             raise InvalidArgumentError("jobs", "one or more", repr(jobs), "Use jobs=1.")
+        _check_installed(backend)
         self.folder = Path(folder)
         self.jobs, self.backend, self.address = jobs, backend, address
         self.progress = progress
@@ -203,7 +208,7 @@ class Runner:
 
 
 #: What the record of a finished trial must have, and of which type.
-_PARTS = {
+PARTS = {
     "key": str,
     "table": str,
     "dataset": str,
@@ -216,11 +221,7 @@ _PARTS = {
 }
 
 
-#: The same for a line of a committed file.
-_ROW = {name: _PARTS[name] for name in ("dataset", "model", "seed", "metrics", "seconds")}
-
-
-def _has(record: dict[str, Any], parts: dict[str, type]) -> bool:
+def has_parts(record: dict[str, Any], parts: dict[str, type]) -> bool:
     return all(type(record.get(name)) is kind for name, kind in parts.items())
 
 
@@ -235,7 +236,7 @@ def read_trial(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         record, problem = None, f" ({type(error).__name__})"
-    whole = isinstance(record, dict) and _has(record, _PARTS)
+    whole = isinstance(record, dict) and has_parts(record, PARTS)
     if not whole or record["key"] != path.stem or record["table"] != path.parent.name:
         raise InvalidArgumentError(
             "out",
@@ -326,113 +327,13 @@ def _backend(name: str, jobs: int, address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
-# ---------------------------------------------------------------- committed records
-
-
-def compact(records: Iterable[dict[str, Any]], path: Path) -> int:
-    """Writes records as one sorted JSON-lines file; the first line has the versions.
-
-    Args:
-        records: Records of one table.
-        path: The file.
-
-    Returns:
-        The number of records.
-    """
-    rows = sorted(
-        records, key=lambda r: (r["dataset"], r["model"], json.dumps(r["options"]), r["seed"])
-    )
-    known: list[dict[str, str]] = []
-    lines = []
-    for row in rows:
-        if row["versions"] not in known:
-            known.append(row["versions"])
-        line = {name: row[name] for name in ("dataset", "model", "seed")}
-        line |= {"options": row["options"]} if row["options"] else {}
-        line |= {"metrics": _rounded(row["metrics"]), "seconds": round(row["seconds"], 2)}
-        line |= {"version": known.index(row["versions"])} if len(known) > 1 else {}
-        lines.append(json.dumps(line, separators=(",", ":")))
-    header = json.dumps({"protocol": PROTOCOL, "versions": known}, separators=(",", ":"))
-    with reported(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, ("\n".join([header, *lines]) + "\n").encode())
-    return len(rows)
-
-
-def read_compact(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file that :func:`compact` wrote, without its first line.
-
-    Raises:
-        InvalidArgumentError: If a line is damaged.
-    """
-    return _lines(path)[1:]
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of records, each of them checked."""
-    if not path.exists():
-        return []
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or not (_is_row(row, rows[0]) if rows else _is_header(row)):
-            raise InvalidArgumentError(
-                "results",
-                "a folder with whole records",
-                f"{str(path)!r}, damaged in line {number}",
-                "Restore it from git, or run the table again.",
-            )
-        rows.append(row)
-    return rows
-
-
-def _is_header(row: dict[str, Any]) -> bool:
-    whole = _has(row, {"protocol": int, "versions": list})
-    return whole and all(isinstance(known, dict) for known in row["versions"])
-
-
-def _is_row(row: dict[str, Any], header: dict[str, Any]) -> bool:
-    version = row.get("version", 0)
-    whole = _has(row, _ROW) and isinstance(row.get("options", {}), dict)
-    return whole and type(version) is int and 0 <= version < len(header["versions"])
-
-
-def read_records(table: str, path: Path) -> list[dict[str, Any]]:
-    """The same rows as records of trials, with their keys and versions.
-
-    Args:
-        table: The table that the file is of.
-        path: The file; no records if there is none.
-
-    Raises:
-        InvalidArgumentError: If a line is damaged.
-    """
-    header, *rows = _lines(path) or [{}]
-    if header.get("protocol") != PROTOCOL:
-        return []
-    records = []
-    for row in rows:
-        options = tuple(sorted(row.get("options", {}).items()))
-        trial = Trial(table, row["dataset"], row["model"], row["seed"], options)
-        parts = {"options": dict(options), "versions": header["versions"][row.get("version", 0)]}
-        parts |= {name: row[name] for name in ("metrics", "seconds")}
-        records.append({"key": trial.key, **asdict(trial), **parts})
-    return records
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_rounded(part) for part in value]
-    return value
-
-
-def report(outcome: Outcome) -> None:
-    """Prints how a run went."""
-    print(outcome, file=sys.stderr)
+def _check_installed(backend: str) -> None:
+    """Says what to install where a cluster's package is missing."""
+    module, install = _PACKAGES[backend]
+    if importlib.util.find_spec(module) is None:
+        raise InvalidArgumentError(
+            "backend",
+            "one whose package is installed",
+            f"{backend!r} without {module!r}",
+            f"Install it with: pip install -c constraints.txt {install}",
+        )

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from harness import (
     augmented,
+    committed,
     discrete,
     discrete_report,
     posterior_report,
     posteriors,
     report,
-    trials,
 )
 
 from pyro_copula.calibration import uniformity_p_value
 from pyro_copula.calibration.uniformity import holm
 
 RESULTS = Path(report.PUBLISHED).parent
-RECORDS = trials.read_compact(RESULTS / "discrete.jsonl")
+RECORDS = committed.read(RESULTS / "discrete.jsonl")
 #: The largest standard deviation of a log likelihood with 64 particles, by graph.
 NOISE = dict(zip(discrete.GRAPHS, (0.1, 0.05, 0.05), strict=True))
 #: The most that a value and a gradient may cost, in evaluations of the midpoint rule.

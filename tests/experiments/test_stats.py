@@ -27,6 +27,12 @@ def test_a_test_needs_pairs():
     assert stats.paired_p({1: 0.5, 2: 0.5}, {1: 0.4, 2: 0.4}) is None
 
 
+def test_a_test_of_means():
+    values = [0.1, 0.3, 0.2, -0.1]
+    expected = scipy.stats.ttest_1samp(values, 0.0).pvalue
+    assert stats.mean_p(values) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(("p", "stars"), [(None, 0), (0.2, 0), (0.09, 1), (0.04, 2), (0.009, 3)])
 def test_asterisks(p, stars):
     assert stats.asterisks(p).count("*") == stars

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from harness import trials
-from harness.trials import Runner, Together, Trial, compact, read_compact, read_records
+from harness.committed import read, read_trials, write
+from harness.trials import Runner, Together, Trial
 
 from pyro_copula.errors import InvalidArgumentError
 
@@ -98,6 +99,12 @@ def test_bad_options_are_named(tmp_path, option, value):
         Runner(tmp_path, **{option: value})
 
 
+def test_a_missing_cluster_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(trials._PACKAGES, "ray", ("no_such_package", "ray"))
+    with pytest.raises(InvalidArgumentError, match=r"pip install -c constraints\.txt ray"):
+        Runner(tmp_path, backend="ray")
+
+
 SLOW_RUN = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -144,13 +151,13 @@ def test_compact_keeps_what_matters(tmp_path):
     runner = Runner(tmp_path, progress=False)
     runner.run(some(3), squared)
     path = tmp_path / "t.jsonl"
-    assert compact(runner.records("t"), path) == 3
-    rows = read_compact(path)
+    assert write(runner.records("t"), path) == 3
+    rows = read(path)
     assert [row["seed"] for row in rows] == [0, 1, 2]
     assert [row["metrics"]["square"] for row in rows] == [0.0, 1.0, 4.0]
     assert json.loads(path.read_text().splitlines()[0])["versions"][0]["torch"]
     first = path.read_bytes()
-    compact(reversed(list(runner.records("t"))), path)
+    write(reversed(list(runner.records("t"))), path)
     assert path.read_bytes() == first
 
 
@@ -158,17 +165,17 @@ def test_a_run_goes_on_from_committed_records(tmp_path):
     runner = Runner(tmp_path / "one machine", progress=False)
     runner.run(some(3), squared)
     path = tmp_path / "t.jsonl"
-    compact(runner.records("t"), path)
-    known = {record["key"]: record for record in read_records("t", path)}
+    write(runner.records("t"), path)
+    known = {record["key"]: record for record in read_trials("t", path)}
     assert known == {record["key"]: record for record in runner.records("t")} | known
     assert [known[trial.key]["metrics"]["square"] for trial in some(3)] == [0.0, 1.0, 4.0]
     other = Runner(tmp_path / "another machine", progress=False)
     outcome = other.run(some(5), squared, known=known)
     assert (outcome.finished, outcome.skipped) == (2, 3)
     before = path.read_bytes()
-    compact(known.values(), path)
+    write(known.values(), path)
     assert path.read_bytes() == before
-    assert read_records("t", tmp_path / "none.jsonl") == []
+    assert read_trials("t", tmp_path / "none.jsonl") == []
 
 
 @pytest.mark.parametrize(
@@ -178,10 +185,10 @@ def test_damaged_committed_records_are_refused(tmp_path, old, new):
     runner = Runner(tmp_path, progress=False)
     runner.run(some(3), squared)
     path = tmp_path / "t.jsonl"
-    compact(runner.records("t"), path)
+    write(runner.records("t"), path)
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InvalidArgumentError, match="damaged in line"):
-        read_records("t", path)
+        read_trials("t", path)
 
 
 def pairs(todo):

@@ -19,7 +19,7 @@ import pyro
 import pyro.distributions as dist
 import scipy.sparse
 import torch
-from harness import trials
+from harness import committed, trials
 from mutations import change, crafted_json, damage, odd_tensor, odd_value
 from torch_geometric.data import Data
 
@@ -250,7 +250,7 @@ def trial_records(folder: Path) -> Target:
         place.write_bytes(path.read_bytes())
         runner = trials.Runner(folder, progress=False)
         runner.run([trial], lambda t: {"r2": 0.5})
-        assert trials.compact(runner.records("t"), folder / "t.jsonl") == 1
+        assert committed.write(runner.records("t"), folder / "t.jsonl") == 1
 
     return Target([place.read_bytes()], crafted_json, read)
 
@@ -261,10 +261,10 @@ def compact_records(folder: Path) -> Target:
         trials.run_trial(trials.Trial("t", "d", "m", seed), lambda t: {"r2": t.seed / 7})
         for seed in range(4)
     ]
-    trials.compact(rows, folder / "good.jsonl")
+    committed.write(rows, folder / "good.jsonl")
 
     def read(path: Path) -> None:
-        for row in trials.read_compact(path):
+        for row in committed.read(path):
             assert {"dataset", "model", "seed", "metrics"} <= row.keys()
 
     return Target([(folder / "good.jsonl").read_bytes()], crafted_json, read)

@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib.image
 import pandas as pd
 import torch
-from harness import trials
+from harness import committed, trials
 
 import pyro_copula as pc
 from pyro_copula.inference.files import read_record
@@ -123,7 +123,7 @@ def finished_work(kind: str, folder: Path) -> Any:
             trials.read_trial(path)
             found[str(path)] = path.read_bytes()
         elif path.name == "figure1.jsonl":
-            trials.read_compact(path)
+            committed.read(path)
         elif path.parent.name == "results":
             found[path.name] = read_result(path)
         else:
@@ -163,7 +163,7 @@ def contents(kind: str, folder: Path, out: Path) -> Any:
     for path in (folder / "work").rglob("*.json"):
         record = trials.read_trial(path)
         found[record["key"]] = record["metrics"]
-    rows = trials.read_compact(folder / "results" / "figure1.jsonl")
+    rows = committed.read(folder / "results" / "figure1.jsonl")
     return found, [[row["dataset"], row["model"], row["metrics"]] for row in rows]
 
 

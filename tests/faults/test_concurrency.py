@@ -11,7 +11,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from harness import trials
+from harness import committed, trials
 from mortals import EXPERIMENTS
 
 from pyro_copula import atomic
@@ -131,7 +131,7 @@ def test_two_runs_of_the_same_experiment(tmp_path):
     assert found[0] == found[1]
     assert len(found[0]) == 5
     assert not list(tmp_path.rglob(".*"))
-    rows = trials.read_compact(tmp_path / "shared" / "results" / "figure1.jsonl")
+    rows = committed.read(tmp_path / "shared" / "results" / "figure1.jsonl")
     assert len(rows) == 5
 
 

@@ -13,7 +13,7 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from harness import figures, report, trials
+from harness import committed, figures, report, trials
 from torch_geometric.data import Data
 
 import pyro_copula as pc
@@ -132,7 +132,7 @@ def test_trials_stop_with_what_is_finished(tmp_path, full):
     with pytest.raises(OutputError, match=FULL):
         runner.run(todo, squared)
     for write in (
-        lambda: trials.compact(runner.records("t"), tmp_path / "t.jsonl"),
+        lambda: committed.write(runner.records("t"), tmp_path / "t.jsonl"),
         lambda: report.write(tmp_path, tmp_path / "README.md"),
         lambda: figures.copula_densities(tmp_path / "figure3.png"),
     ):
