@@ -24,6 +24,7 @@ from ..errors import (
     PropagationWarning,
 )
 from ..models import CopulaGNN, NodeData
+from ..models.redraw import redrawn
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
@@ -97,7 +98,9 @@ def fit(
         optimizer: Any class of torch.optim with groups of parameters; Adam by default.
         schedule: How long to train; see :class:`Schedule`.
         restarts: Fit so many times from different seeds and predict with the equal mixture. Several
-            models take turns, and are stacked; without ``restarts`` each has one.
+            models take turns, and are stacked; without ``restarts`` each has one. A backbone or
+            precision given as a module starts from its own weights the first time, and later (in
+            the other models of a recipe, too) from weights that its ``reset_parameters`` draw.
         refine: For ``"mle"`` and ``"map"``: whether the global parameters are moved to their
             maximum given all observed values, once the network is trained. Training stops by
             validation score, which hardly depends on some of them, and leaves those near where
@@ -177,11 +180,17 @@ def fit(
         warnings.simplefilter("ignore", ParticleWarning)
         warnings.simplefilter("ignore", PropagationWarning)
         warnings.simplefilter("ignore", CutWarning)  # said once, above
+        turns = list(itertools.islice(itertools.cycle(models), options.restarts))
+        first = len(model) if isinstance(model, Sequence) else 1
+        if start is None:
+            for one in turns[first:]:
+                redrawn(one)  # an error here costs no fit
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
-        for k, one in zip(range(options.restarts), itertools.cycle(models)):
+        for k, one in enumerate(turns):
             own = replace(options, seed=options.seed + _SEED_STEP * k)
-            fits.append(Job(one, nodes, own, start, store, f"restart {k}", names).run())
+            name = f"restart {k}"
+            fits.append(Job(one, nodes, own, start, store, name, names, anew=k >= first).run())
             if fits[-1].interrupted:
                 break
     with torch.no_grad():

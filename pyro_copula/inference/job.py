@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
+from ..models.redraw import redrawn
 from ..scalars import Constrained
 from .checkpoint import Checkpoint, Slot
 from .minibatches import Minibatches
@@ -45,6 +46,7 @@ class Job:
         checkpoint: Where states are kept.
         name: What the parts of this fit are called there.
         names: Names of the nodes, or None.
+        anew: Whether modules given as objects start at new weights, and not at their own.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class Job:
         checkpoint: Checkpoint,
         name: str,
         names: list[str] | None,
+        *,
+        anew: bool = False,
     ) -> None:
         self.spec, self.data, self.options, self.start = model, data, options, start
-        self.checkpoint, self.name, self.names = checkpoint, name, names
+        self.checkpoint, self.name, self.names, self.anew = checkpoint, name, names, anew
         self.held_out = validation_nodes(options.validation, data, options.seed)
         self.training = data.hide(self.held_out)
 
@@ -116,7 +120,8 @@ class Job:
 
     def _fresh(self) -> CopulaGNN:
         if self.start is None:
-            return self.spec.build(self.training)
+            spec = redrawn(self.spec) if self.anew else self.spec
+            return spec.build(self.training)
         model = copy.deepcopy(self.start.model)
         model.observe(self.training)
         return model

@@ -302,7 +302,10 @@ class Ensemble(Predictor):
             head = f"Ensemble of {len(self.fits)}{of} fits, {ended} converged"
             return f"{head}\n{self.fits[0].summary()}\n{onward}"
         head = f"Stack of {len(different)} of {self.settings['restarts']} fits, {ended} converged"
-        rows = [f"  {weight:.0%} {fit.model!r}" for fit, weight in self.members]
+        reasons = dict.fromkeys(fit.model.family_reason for fit in different)
+        rows = [f"  marginal   {reason}" for reason in reasons if reason]
+        for fit, weight in self.members:  # restarts of one model differ in nothing but the seed
+            rows.append(f"  {weight:.0%} {fit.model!r}, seed {fit.settings.get('seed')}")
         return "\n".join([head, *rows, onward])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from ..distributions.conditional_copula import log_normal_interval
 from ..errors import ConditioningWarning, InvalidArgumentError, MidpointWarning
 from ..models import CopulaGNN, NodeData
+from ..models.specification import SIZES
 from ..parallel import run_each
 from .fitting import fit
 from .role_report import MODELS, GraphRoles
@@ -95,7 +97,12 @@ class RoleFits:
     def model(self, network: Network, has_copula: bool) -> CopulaGNN:
         """A model with a network, with or without the copula."""
         precision = self.precision if has_copula else "none"
-        return CopulaGNN(**{**network.options, **self.model_options, "precision": precision})
+        options = self.model_options
+        by_name = [isinstance(one.options["backbone"], str) for one in chain(*self.networks)]
+        if any(by_name) and not isinstance(network.options["backbone"], str):
+            # Sizes of layers are meant for the networks by name.
+            options = {name: value for name, value in options.items() if name not in SIZES}
+        return CopulaGNN(**{**network.options, **options, "precision": precision})
 
     def check(self) -> None:
         """Whether there are values enough for every fold, and models can be made."""
@@ -107,7 +114,7 @@ class RoleFits:
                 repr(self.folds),
                 "Use 5, or pass `held_out` for a single split.",
             )
-        for network in (*self.networks[0], *self.networks[1]):
+        for network in chain(*self.networks):
             for has_copula in (False, True):
                 self.model(network, has_copula)
 

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyro
 import torch
 from pyro.nn import pyro_method
@@ -19,6 +20,7 @@ from ..distributions import GaussianCopula, GraphNormal
 from ..errors import InvalidArgumentError
 from ..linalg import Iterative
 from ..nn import LastLayer, make_backbone
+from ..nn.skips import check_outputs
 from ..precision import SparsePrecision
 from ..scalars import Proportion
 from .continuous_families import NormalFamily
@@ -26,11 +28,11 @@ from .data import NodeData
 from .families import automatic_family, make_family
 from .family import MarginalFamily
 from .features import Features
-from .parameters import Parameters
+from .parameters import Parameters, not_built
 from .precisions import Independent, make_precision
-from .priors import read_prior
+from .priors import Priors, read_prior
 from .recipes import DEFAULT, find_recipe, resolve
-from .specification import check_arguments, describe, specification
+from .specification import SIZES, check_arguments, describe, specification
 
 
 class CopulaGNN(Parameters):
@@ -39,7 +41,10 @@ class CopulaGNN(Parameters):
     Args:
         backbone: ``"linear"``, ``"mlp"``, ``"gcn"``, ``"sage"`` (the default), ``"gat"``,
             ``"appnp"``, ``"published_sage"``, a module ``(x, edge_index) -> (num_nodes,
-            out_channels)``, or a function ``(in_channels, out_channels) -> module``.
+            out_channels)``, or a function ``(in_channels, out_channels) -> module``. A module is
+            copied with its weights, from which the first restart of a fit starts; those of later
+            ones are drawn by the ``reset_parameters`` of the modules in it. A function makes a new
+            module each time.
         marginal: ``"auto"`` (the default), which looks at the values; the name of a family (see
             ``pyro_copula.models.FAMILIES``); a dictionary with its options, such as ``{"family":
             "negative_binomial", "dispersion": "node"}``; or a
@@ -47,7 +52,7 @@ class CopulaGNN(Parameters):
         precision: ``"normalized_adjacency"`` (the default), ``"laplacian"``, ``"car"``,
             ``"edge_regression"``, ``"weighted_laplacian"``, ``"none"`` (independent nodes, the
             baseline), a dictionary with options, such as ``{"family": "car", "rho": 0.5}``, or a
-            module that makes a precision.
+            module that makes a precision, or a function ``graph -> module``.
         recipe: ``"continuous"`` or ``"counts"``: other defaults for the arguments of this model
             and of its fit, those found to predict best (``pyro_copula.models.RECIPES`` says what
             was measured). What is given explicitly wins.
@@ -125,15 +130,16 @@ class CopulaGNN(Parameters):
         if isinstance(backend, Mapping):
             backend = Iterative.from_changed(backend)
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        arguments |= {k: bool(v) for k, v in arguments.items() if isinstance(v, np.bool_)}
         chosen = find_recipe(recipe)
         #: Arguments of :func:`pyro_copula.fit` that the recipe sets.
         self.fit_defaults: dict[str, Any] = dict(chosen.fit)
         self.arguments = resolve(chosen, arguments)
         self._given = {k: v for k, v in arguments.items() if v is not DEFAULT}
-        self.given_priors = {k: read_prior(k, prior) for k, prior in (priors or {}).items()}
+        self.given_priors = Priors({k: read_prior(k, p) for k, p in (priors or {}).items()})
         self.last_layer_prior = last_layer_prior
         self._data: NodeData | None = None
-        check_arguments(self.arguments)
+        check_arguments(self.arguments, self._given)
 
     @property
     def exposure(self) -> str | None:
@@ -153,8 +159,13 @@ class CopulaGNN(Parameters):
             1
         """
         found = [self]
+        has_sizes = isinstance(self.arguments["backbone"], str)
         for variant in find_recipe(self._given["recipe"]).variants:
-            other = CopulaGNN(**{**variant, **self._given})
+            changes = {k: v for k, v in variant.items() if k not in self._given}
+            usable = {k: v for k, v in changes.items() if has_sizes or k not in SIZES}
+            other = CopulaGNN(**self._given, **usable)
+            # Sizes too: whatever its backbone, a recipe has as many models.
+            other.arguments |= changes
             if all(other.arguments != one.arguments for one in found):
                 found.append(other)
         return found
@@ -165,12 +176,7 @@ class CopulaGNN(Parameters):
     def data(self) -> NodeData:
         """The data that the model was built for."""
         if self._data is None:
-            raise InvalidArgumentError(
-                "model",
-                "built for some data",
-                "a specification only",
-                "Pass it to pyro_copula.fit(model, data), or call model.build(data).",
-            )
+            raise not_built()
         return self._data
 
     def build(self, data: Any, observed: Tensor | None = None) -> CopulaGNN:
@@ -248,8 +254,8 @@ class CopulaGNN(Parameters):
         Args:
             data: Data on the same graph.
         """
-        self._data = data
         self.feature_maker.make(data, self.family)
+        self._data = data
 
     @property
     def features(self) -> Tensor:
@@ -283,9 +289,11 @@ class CopulaGNN(Parameters):
         """
         edge_index = self.data.graph.edge_index
         if last_layer is None:
-            return self.backbone(self.features, edge_index)
-        hidden = self.hidden() if hidden is None else hidden
-        return LastLayer(self.backbone)(hidden, edge_index, last_layer)
+            found = self.backbone(self.features, edge_index)
+        else:
+            hidden = self.hidden() if hidden is None else hidden
+            found = LastLayer(self.backbone)(hidden, edge_index, last_layer)
+        return check_outputs(found, self.data.num_nodes, self.family.out_channels)
 
     def joint(
         self,
@@ -308,7 +316,7 @@ class CopulaGNN(Parameters):
             A :class:`~pyro_copula.GraphNormal` for normal values tied to the precision, else a
             :class:`~pyro_copula.GaussianCopula`.
         """
-        data = self.data  # before all else: it says so if there are none
+        data = self.data
         unknown = set(scalars) - set(self.scalars) if scalars else None
         if unknown:
             raise InvalidArgumentError(

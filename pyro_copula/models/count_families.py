@@ -97,6 +97,8 @@ class CountFamily(MarginalFamily):
         check_choice("dispersion", dispersion, (None, "global", "node"))
         check_choice("zeros", zeros, (None, "inflated", "truncated"))
         check_choice("gate", gate, ("global", "node"))
+        check_choice("power", power, (False, True))
+        check_choice("cap", cap, (False, True))
         if not (lower == "auto" or (isinstance(lower, int) and lower >= 0)):
             raise InvalidArgumentError(
                 "lower", 'a non-negative integer or "auto"', repr(lower), "Use lower=0."

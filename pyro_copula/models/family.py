@@ -125,7 +125,7 @@ class MarginalFamily(nn.Module):
         return self.scalars[name](scalars.get(name)).unsqueeze(-1)  # (*batch, 1)
 
 
-def check_choice(argument: str, value: Any, choices: tuple[str | None, ...]) -> None:
+def check_choice(argument: str, value: Any, choices: tuple[str | bool | None, ...]) -> None:
     """Raises the error that lists the choices, if the value is none of them."""
     if value not in choices:
         raise InvalidArgumentError(

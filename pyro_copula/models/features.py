@@ -68,5 +68,11 @@ class Features(nn.Module):
         outcomes = self._clipped((self._outcomes - self.location) / self.scale)
         return torch.cat([self.fixed, outcomes], -1)
 
+    def extra_repr(self) -> str:
+        return (
+            f"graph_features={self.with_graph}, neighbour_outcomes={self.num_outcomes > 0}, "
+            f"clip_features={self.clip}"
+        )
+
     def _clipped(self, x: Tensor) -> Tensor:
         return x if self.clip is None else x.clamp(-self.clip, self.clip)

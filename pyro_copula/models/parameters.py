@@ -10,12 +10,16 @@ import torch
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
+from ..errors import InvalidArgumentError
 from ..nn import LastLayer
 from ..scalars import Constrained, Proportion
 from .continuous_families import NormalFamily
 from .family import MarginalFamily
 from .precisions import PrecisionPart
 from .priors import Priors, default_prior
+
+#: The parts of a model that are made when it meets its data.
+_BUILT = ("family", "feature_maker", "backbone", "precision", "nugget")
 
 
 class Parameters(PyroModule):
@@ -36,6 +40,16 @@ class Parameters(PyroModule):
     backbone: nn.Module
     given_priors: dict[str, Any]
     last_layer_prior: float | None
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            # A property that needs such a part would else be said not to exist itself. While a
+            # model is being built, Pyro asks whether there is such a part.
+            if name in _BUILT and vars(self).get("_data") is None:
+                raise not_built() from None
+            raise
 
     @property
     def is_tied(self) -> bool:
@@ -112,3 +126,13 @@ class Parameters(PyroModule):
                 self.set_last_layer_(value)
             else:
                 self.scalars[name].set_(value.detach())
+
+
+def not_built() -> InvalidArgumentError:
+    """The error that a model knows no data yet."""
+    return InvalidArgumentError(
+        "model",
+        "built for some data",
+        "a specification only",
+        "Pass it to pyro_copula.fit(model, data), or call model.build(data).",
+    )

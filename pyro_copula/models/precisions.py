@@ -27,7 +27,7 @@ from ..scalars import Constrained
 class Independent(nn.Module):
     """The identity: no dependence between nodes."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, backend: str | Iterative = "auto") -> None:
         super().__init__()
         empty = Graph.from_edges([], num_nodes=graph.num_nodes)
         self.identity = SparsePrecision(empty, torch.ones(graph.num_nodes), torch.ones(0))
@@ -82,7 +82,7 @@ PRECISIONS: dict[str, Callable[..., nn.Module]] = {
     "car": lambda graph, d, **o: CARPrecision(graph, **o),
     "edge_regression": EdgeRegressionPrecision,
     "weighted_laplacian": WeightedLaplacianPrecision,
-    "none": lambda graph, d, **o: Independent(graph),
+    "none": lambda graph, d, **o: Independent(graph, **o),
 }
 
 

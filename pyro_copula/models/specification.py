@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..batches import check_size
@@ -15,33 +15,71 @@ from .families import make_family
 from .mixed_family import MixedFamily
 from .precisions import read_precision
 from .priors import Priors, describe_prior
+from .recipes import PLAIN
 
 OWN = "<own>"
 
+#: The arguments that make the layers of a network by name, and of no other.
+SIZES = ("hidden_channels", "num_layers", "dropout")
 
-def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Finds mistakes in the arguments of a model before there are data."""
+#: Those that are True or False.
+SWITCHES = ("linear_skip", "graph_features", "neighbour_outcomes", "nugget")
+
+#: The arguments as a model prints them: the first of them always, others if they are not as usual.
+_ALWAYS = ("backbone", "marginal", "precision")
+_SHOWN = (
+    *("recipe", *_ALWAYS, *SIZES, *SWITCHES, "clip_features", "discrete", "num_particles"),
+    *("tail_clip", "exposure", "priors", "last_layer_prior", "backend", "batch_nodes"),
+)
+_USUAL = {**PLAIN, "discrete": "midpoint", "backend": "auto", "priors": {}}
+
+
+def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> None:
+    """Finds mistakes in the arguments of a model before there are data.
+
+    Args:
+        arguments: The arguments.
+        given: The names of those that were given, and are not by default.
+    """
     if not _is(arguments["marginal"], "auto"):
         make_family(arguments["marginal"])
     if not callable(arguments["precision"]):
         read_precision(arguments["precision"])
     if isinstance(arguments["backbone"], str):
         check_backbone(arguments["backbone"])
-    for name in ("hidden_channels", "num_layers"):
-        value = arguments[name]
-        if not isinstance(value, int) or value < 1:
-            raise InvalidArgumentError(name, "a positive integer", repr(value), "Use the default.")
-    dropout = arguments["dropout"]
-    if not (isinstance(dropout, float | int) and 0 <= dropout < 1):
-        raise InvalidArgumentError(
-            "dropout", "at least 0 and below 1", repr(dropout), "Use 0.0 for none."
-        )
+    _check_sizes(arguments, given)
+    for name in SWITCHES:
+        if not isinstance(arguments[name], bool):
+            hint = ": its size is learned." if name == "nugget" else ", or leave it out."
+            raise InvalidArgumentError(
+                name, "True or False", repr(arguments[name]), f"Use {name}=True{hint}"
+            )
     for name in ("last_layer_prior", "clip_features"):
         value = arguments[name]
-        if value is not None and not (isinstance(value, float | int) and value > 0):
+        if value is not None and not (_is_number(value) and value > 0):
             raise InvalidArgumentError(name, "a positive number or None", repr(value), "Use None.")
     check_size("batch_nodes", arguments["batch_nodes"])
     _check_discrete(arguments["discrete"], arguments["num_particles"])
+
+
+def _check_sizes(arguments: Mapping[str, Any], given: Collection[str]) -> None:
+    for name in SIZES:
+        if name in given and not isinstance(arguments["backbone"], str):
+            raise InvalidArgumentError(
+                name,
+                "left out for a backbone of your own, which has layers of its own",
+                repr(arguments[name]),
+                'Set it inside your module, or use a backbone by name such as "sage".',
+            )
+    for name in ("hidden_channels", "num_layers"):
+        value = arguments[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidArgumentError(name, "a positive integer", repr(value), "Use the default.")
+    dropout = arguments["dropout"]
+    if not (_is_number(dropout) and 0 <= dropout < 1):
+        raise InvalidArgumentError(
+            "dropout", "at least 0 and below 1", repr(dropout), "Use 0.0 for none."
+        )
 
 
 def _check_discrete(discrete: Any, num_particles: Any) -> None:
@@ -78,24 +116,25 @@ def specification(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(arguments: Mapping[str, Any]) -> str:
     """The arguments that say what a model is, as they would be written in a call."""
-    shown = {name: arguments[name] for name in ("backbone", "marginal", "precision")}
-    parts = [f"{name}={_short(value)}" for name, value in shown.items()]
-    if arguments["recipe"] is not None:
-        parts.insert(0, f"recipe={arguments['recipe']!r}")
-    if arguments["nugget"]:
-        parts.append("nugget=True")
-    if arguments["discrete"] != "midpoint":
-        parts.append(f"discrete={arguments['discrete']!r}")
-    if arguments["exposure"] is not None:
-        parts.append(f"exposure={arguments['exposure']!r}")
-    if arguments["priors"]:
-        parts.append(f"priors={Priors(arguments['priors'])!r}")
-    if arguments["last_layer_prior"] is not None:
-        parts.append(f"last_layer_prior={arguments['last_layer_prior']:g}")
-    return ", ".join(parts)
+    unused = () if _has_layers(arguments["backbone"]) else SIZES
+    shown = [
+        name
+        for name in _SHOWN
+        if name in _ALWAYS or (arguments[name] != _USUAL.get(name) and name not in unused)
+    ]
+    return ", ".join(f"{name}={_short(arguments[name])}" for name in shown)
+
+
+def _has_layers(backbone: Any) -> bool:
+    """Whether the sizes of layers are of any use to it."""
+    return isinstance(backbone, str) and backbone != "linear"
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, str | int | Iterative | Priors):
+        return repr(value)
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, MixedFamily) or (isinstance(value, Mapping) and "kind" in value):
         return repr(make_family(value))
     if isinstance(value, Mapping):
@@ -103,11 +142,11 @@ def _short(value: Any) -> str:
         if not options:
             return repr(value.get("family"))
         return repr({k: value[k] for k in ("family", *options) if k in value})
-    return (
-        repr(value)
-        if isinstance(value, str)
-        else getattr(value, "__name__", None) or (type(value).__name__)
-    )
+    return getattr(value, "__name__", None) or type(value).__name__
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
 
 
 def _is(value: Any, word: str) -> bool:

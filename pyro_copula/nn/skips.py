@@ -28,7 +28,7 @@ class _Beside(nn.Module):
 
     def last(self, hidden: tuple[Tensor, Any], edge_index: Tensor) -> Tensor:
         """The regression plus the last layer of the backbone."""
-        return self.skip(hidden[0]) + split_backbone(self.backbone).last(hidden[1], edge_index)
+        return self._sum(hidden[0], split_backbone(self.backbone).last(hidden[1], edge_index))
 
     def last_modules(self) -> list[nn.Module]:
         """The regression and the last layer of the backbone."""
@@ -36,7 +36,11 @@ class _Beside(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         own, rest = self.columns(x)
-        return self.skip(own) + self.backbone(rest, edge_index)
+        return self._sum(own, self.backbone(rest, edge_index))
+
+    def _sum(self, own: Tensor, outputs: Any) -> Tensor:
+        # Checked before the sum, which would broadcast another shape to the right one.
+        return self.skip(own) + check_outputs(outputs, len(own), self.skip.out_features)
 
 
 class LinearSkip(_Beside):
@@ -86,6 +90,36 @@ class OwnColumns(_Beside):
 
     def columns(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[:, -self.num_own :], x[:, : -self.num_own]
+
+
+def check_outputs(outputs: Any, num_nodes: int, out_channels: int) -> Tensor:
+    """Returns the outputs of a backbone, or raises the error that says what is wrong with them.
+
+    Another shape would not fail later on: a family that looks for its column in it finds one, and
+    broadcasts it to all nodes.
+
+    Args:
+        outputs: What a backbone returned; batch dimensions may come first.
+        num_nodes: The number of rows.
+        out_channels: The number of columns.
+    """
+    shape = (num_nodes, out_channels)
+    if not isinstance(outputs, Tensor):
+        found = f"a {type(outputs).__name__}"
+    elif not outputs.is_floating_point():
+        found = f"{outputs.dtype} of shape {tuple(outputs.shape)}"
+    elif outputs.shape[-2:] != shape:
+        found = f"shape {tuple(outputs.shape)}"
+    else:
+        return outputs
+    raise InvalidArgumentError(
+        "backbone",
+        f"a module that returns a floating-point tensor of shape {shape}, a row per node and a "
+        "column per output that the marginal family needs",
+        found,
+        f"Return that tensor alone, from a last layer of width {out_channels} and without squeeze; "
+        "a function (in_channels, out_channels) -> module is told the width.",
+    )
 
 
 def split_backbone(backbone: nn.Module) -> Any:

@@ -63,6 +63,16 @@ class WeightedLaplacianPrecision(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden_channels, 1),
         )
+        self._start_alike()
+
+    def reset_parameters(self) -> None:
+        """Draws first weights of the network anew; its last layer starts at zero again."""
+        for layer in self.network:
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+        self._start_alike()
+
+    def _start_alike(self) -> None:
         last = self.network[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)

@@ -68,7 +68,7 @@ def test_predictions_have_the_interface_of_every_fit(counts, tmp_path):
     fit.save(tmp_path / "fit")
     again = pc.load_fit(tmp_path / "fit")
     assert again.model.arguments["discrete"] == "exact"
-    assert "precision='car', discrete='exact')" in repr(again)
+    assert "precision='car', discrete='exact', num_particles=32)" in repr(again)
     assert again.model.arguments["num_particles"] == 32
     with pytest.raises(InvalidArgumentError, match="load_fit"):
         pc.load_fit(tmp_path / "fit", data)

@@ -244,6 +244,16 @@ def test_networks_of_ones_own_stand_alone():
     assert roles.networks["neither"] == roles.networks["correlation"] == "mlp"
 
 
+def test_sizes_of_layers_are_for_networks_by_name():
+    def own(in_channels, out_channels):
+        return pc.nn.make_backbone("gcn", in_channels, out_channels, hidden_channels=3)
+
+    roles = quick_roles(folds=2, backbone=own, hidden_channels=4)
+    assert roles.networks["both"] == "own"
+    with pytest.raises(InvalidArgumentError, match="`hidden_channels` must be left out for a back"):
+        quick_roles(folds=2, backbone=own, baseline=own, hidden_channels=4)
+
+
 # ---------------------------------------------------------------- gains and verdicts
 
 

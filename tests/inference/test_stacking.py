@@ -102,6 +102,24 @@ def test_a_stack_says_what_is_in_it_and_can_be_saved(tmp_path):
         pc.load_fit(tmp_path / "other.fit")
 
 
+def test_the_rows_of_a_stack_tell_its_members_apart():
+    data, quick = example("poisson"), pc.Schedule(max_epochs=2)
+    fits = [
+        pc.fit(pc.CopulaGNN("mlp", hidden_channels=h), data, data.observed, seed=s, schedule=quick)
+        for h, s in ((2, 0), (3, 1), (3, 2))
+    ]
+    found = pc.Ensemble([fits[0], *fits], {"models": 2, "restarts": 3})
+    _, reason, *rows, _ = repr(found).splitlines()
+    assert reason == f"  marginal   {fits[0].model.family_reason}"
+    assert 'marginal="auto" chose' in reason
+    said = [f"{fit.model!r}, seed {seed}" for seed, fit in enumerate(fits)]
+    assert rows == [f"  50% {said[0]}", f"  25% {said[1]}", f"  25% {said[2]}"]
+    assert len(set(said)) == 3
+    assert "hidden_channels=2" in said[0]
+    given = [pc.fit(one, example(), schedule=quick) for one in MODELS]
+    assert "marginal   " not in repr(pc.Ensemble(given, {"models": 2, "restarts": 2}))
+
+
 def test_a_stack_of_different_models_can_be_exported():
     ensemble, data = stacked()
     exported = pc.to_inference_data(ensemble, num_samples=50)

@@ -93,6 +93,12 @@ def test_exposure_moves_the_mean_of_counts():
     assert float(mean.sum()) == pytest.approx(float(data.y.sum()), rel=0.05)
 
 
+def test_features_say_what_they_are_made_of():
+    maker = CopulaGNN(graph_features=True, clip_features=5.0).build(example()).feature_maker
+    said = "graph_features=True, neighbour_outcomes=False, clip_features=5.0"
+    assert repr(maker) == f"Features({said})"
+
+
 def test_features_are_standardised_and_extended():
     data = example("counts")
     data.x[:, 2] = 7.0  # constant: of no use, and not divided by zero
@@ -217,11 +223,28 @@ def test_auto_says_what_it_chose(caplog):
         ({}, {"marginal": "bernoulli"}, "0 or 1"),
         ({}, {"marginal": "poisson"}, "whole number"),
         ({}, {"precision": {"family": "car", "range": 3}}, "options of 'car'"),
+        ({"y": torch.rand(40)}, {"precision": {"family": "none", "rho": 0.5}}, "argument 'rho'"),
         ({}, {"recipe": "soup"}, "`recipe`"),
         ({"y": torch.rand(40)}, {"recipe": "counts"}, "whole number"),
         ({}, {"num_layers": 0}, "`num_layers`"),
+        ({}, {"num_layers": True}, "`num_layers` must be a positive integer, but found True"),
+        ({}, {"hidden_channels": True}, "`hidden_channels` must be a positive integer"),
         ({}, {"dropout": 1.0}, "`dropout`"),
+        ({}, {"dropout": False}, "`dropout` must be at least 0 and below 1, but found False"),
         ({}, {"last_layer_prior": -1.0}, "`last_layer_prior`"),
+        ({}, {"last_layer_prior": True}, "`last_layer_prior` must be a positive number or None"),
+        ({}, {"clip_features": True}, "`clip_features` must be a positive number or None"),
+        (
+            {},
+            {"nugget": 0.3},
+            "but found 0.3.\n  Use nugget=True: its size is learned",
+        ),
+        ({}, {"nugget": "no"}, "`nugget` must be True or False, but found 'no'"),
+        ({}, {"linear_skip": "no"}, "'no'.\n  Use linear_skip=True, or leave it out"),
+        ({}, {"graph_features": 1}, "`graph_features` must be True or False, but found 1"),
+        ({}, {"neighbour_outcomes": None}, "`neighbour_outcomes` must be True or False"),
+        ({}, {"marginal": {"family": "negative_binomial", "power": "no"}}, "`power`.*'no'"),
+        ({}, {"marginal": {"family": "poisson", "cap": "no"}}, "`cap`.*'no'"),
         ({}, {"discrete": "augment"}, "Latent scores are for Pyro models of your own"),
         ({}, {"priors": {"alpha": 3}}, "Pyro distribution"),
         ({}, {"priors": {"zeta": dist.Normal(0, 1)}}, "zeta"),
@@ -270,9 +293,32 @@ def test_a_precision_of_ones_own_must_return_one():
         model.joint()
 
 
-def test_a_specification_has_no_data():
-    with pytest.raises(InvalidArgumentError, match="built for some data, but found a spec"):
-        _ = CopulaGNN("linear", "normal", "car").data
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: model.data,
+        lambda model: model.priors,
+        lambda model: model.scalars,
+        lambda model: model.features,
+        lambda model: model.is_tied,
+        lambda model: model.last_layer_size,
+        lambda model: model.last_layer(),
+        lambda model: model.hidden(),
+        lambda model: model.outputs(),
+        lambda model: model.site_values(),
+        lambda model: model.joint(),
+        lambda model: model.observe(NodeData.from_pyg(example())),
+        lambda model: poutine.trace(model.model).get_trace(),
+        lambda model: poutine.trace(model).get_trace(),
+    ],
+)
+def test_a_specification_has_no_data(ask):
+    model = CopulaGNN("linear", "normal", "car")
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="built for some data, but found a spec"):
+            ask(model)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = model.nothing
 
 
 def test_options_of_the_iterative_engine_are_its_own():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyro.distributions as dist
 import pytest
 import torch
@@ -12,6 +13,7 @@ from model_examples import example, kind_of
 from pyro_copula.models import (
     FAMILIES,
     PRECISIONS,
+    RECIPES,
     CopulaGNN,
     CountFamily,
     MarginalFamily,
@@ -110,6 +112,45 @@ def test_what_is_the_users_own_is_said_to_be():
     )
     own = MixedFamily({"mine": [0], "normal": [1]}, families={"mine": Own})
     assert own.specification() == "<own>"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, ""),
+        ({"hidden_channels": 16, "nugget": False}, ""),  # as without
+        ({"hidden_channels": 8, "num_layers": 3}, ", hidden_channels=8, num_layers=3"),
+        ({"dropout": 0.25, "linear_skip": True}, ", dropout=0.25, linear_skip=True"),
+        (
+            {"neighbour_outcomes": True, "nugget": np.True_, "graph_features": np.True_},
+            ", graph_features=True, neighbour_outcomes=True, nugget=True",
+        ),
+        (
+            {"discrete": "exact", "num_particles": 50, "clip_features": 5.0, "tail_clip": 1e-3},
+            ", clip_features=5, discrete='exact', num_particles=50, tail_clip=0.001",
+        ),
+        (
+            {"priors": {"alpha": SignedBeta(2.0, 3.0)}, "exposure": "births", "batch_nodes": 7},
+            ", exposure='births', priors={'alpha': SignedBeta(2, 3)}, batch_nodes=7",
+        ),
+        ({"backend": {"num_probes": 4}}, ", backend=Iterative(num_probes=4)"),
+    ],
+)
+def test_a_model_prints_what_is_not_as_usual(options, said):
+    model = CopulaGNN("gcn", "normal", "laplacian", **options)
+    usual = "CopulaGNN(backbone='gcn', marginal='normal', precision='laplacian'"
+    assert repr(model) == f"{usual}{said})"
+    json.dumps(model.specification())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_models_of_a_recipe_print_differently(recipe):
+    models = CopulaGNN(recipe=recipe).variants()
+    assert len({repr(model) for model in models}) == len(models)
+    sizes = ("hidden_channels", "num_layers", "dropout")
+    for model in models:  # a regression has no layers to have sizes
+        is_linear = model.arguments["backbone"] == "linear"
+        assert not (is_linear and any(name in repr(model) for name in sizes))
 
 
 def test_given_priors_are_used_and_survive():
