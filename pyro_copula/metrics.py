@@ -59,7 +59,7 @@ def r2(y: Any, prediction: Any) -> float:
     y, prediction = _same_shape(y=y, prediction=prediction)
     _check_finite("y", y)
     total = (y - y.mean()).square().mean()
-    _check_varies(total)
+    _check_varies(y, total)
     return float(1 - (y - prediction).square().mean() / total)
 
 
@@ -90,7 +90,7 @@ def r2_deviance(y: Any, prediction: Any) -> float:
                 "The deviance is for counts; use r2 for values that can be negative.",
             )
     total = (a * (a / a.mean()).log()).mean()
-    _check_varies(total if bool((a != a.flatten()[0]).any()) else torch.tensor(0.0))
+    _check_varies(a, total)
     return float(1 - (a * (a / b).log() - (a - b)).mean() / total)
 
 
@@ -385,8 +385,9 @@ def _checked_level(level: float) -> float:
     return float(level)
 
 
-def _check_varies(total: Tensor) -> None:
-    if not float(total) > 0:
+def _check_varies(y: Tensor, total: Tensor) -> None:
+    # Rounding of a mean of equal values may leave a total above zero.
+    if not (bool((y != y.flatten()[0]).any()) and float(total) > 0):
         raise InvalidArgumentError(
             "y",
             "of two different values or more",

@@ -74,6 +74,14 @@ def obs_mask(tmp_path, monkeypatch):
     counts().mask(torch.tensor([True, False, True, True]))
 
 
+def several_fits(tmp_path, monkeypatch):
+    data = pc.simulate.paper_setting("b")
+    model = pc.CopulaGNN("linear", "normal", "laplacian")
+    schedule = pc.Schedule(max_epochs=1)
+    found = pc.fit(model, data, data.train_mask, restarts=2, schedule=schedule)
+    found.history  # noqa: B018
+
+
 def not_positive_definite(tmp_path, monkeypatch):
     pc.SparsePrecision(PATH, torch.ones(4), torch.full((3,), -2.0)).logdet()
 
@@ -214,6 +222,7 @@ CASES = {
     "SupportError": (support, (*FOUR, "node", "support")),
     "MissingCDFError": (missing_cdf, FOUR),
     "ObsMaskError": (obs_mask, FOUR),
+    "SeveralFitsError": (several_fits, FOUR),
     "NotPositiveDefiniteError": (not_positive_definite, ("argument", "node", "hint")),
     "CurvatureError": (curvature, ("argument", "node")),
     "ConvergenceError": (convergence_error, ("iterations",)),

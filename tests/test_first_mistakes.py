@@ -93,7 +93,8 @@ def test_nodes_that_are_not_predicted():
         ([1], r"found node 1 \(its value is given\)"),
         (["Wakee"], r"found 'Wakee'.\n  Did you mean 'Wake'\?"),
         (["Paris"], "Check the spelling"),
-        ([0.5], r"mask.nonzero\(\)"),
+        ([0.5], "Pass whole numbers in one dimension, or a mask of all nodes"),
+        (OBSERVED.long(), r"numbers of nodes, or a boolean mask.*\n  Pass mask.bool\(\)"),
     ]:
         with pytest.raises(InvalidArgumentError, match=said):
             found.predict(nodes=nodes)

@@ -135,6 +135,7 @@ def test_pit_coverage_by_hand():
         (lambda: metrics.r2([math.inf, 2.0], [1.0, 2.0]), "`y` must be finite"),
         (lambda: metrics.crps_sample([1.0], [[1.0], [math.inf]]), "`samples` must be finite"),
         (lambda: metrics.r2([2.0, 2.0], [1.0, 2.0]), "two different values"),
+        (lambda: metrics.r2([0.1, 0.1, 0.1], [1, 2, 3]), "two different values"),
         (lambda: metrics.r2([], []), "one node or more"),
         (lambda: metrics.r2("ab", [1.0]), "`y` must be numbers"),
         (lambda: metrics.r2_deviance([0.1, 0.1, 0.1], [1, 2, 3]), "two different values"),

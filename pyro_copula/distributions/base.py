@@ -219,7 +219,12 @@ def _groups(rows: Tensor, element: Tensor) -> Iterator[tuple[Tensor, int, Tensor
 
 def check_level(argument: str, level: float | Tensor) -> Tensor:
     """One or more probabilities strictly between 0 and 1, as a float64 tensor."""
-    levels = torch.as_tensor(level, dtype=torch.float64)
+    try:
+        levels = torch.as_tensor(level, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            argument, "a number, or several", repr(level), "Pass 0.9 for 90%."
+        ) from error
     if not bool(((levels > 0) & (levels < 1)).all()):
         raise InvalidArgumentError(
             argument, "strictly between 0 and 1", f"{level}", "Pass 0.9 for 90%."

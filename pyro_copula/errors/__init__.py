@@ -20,6 +20,7 @@ from .arguments import (
     MissingCDFError,
     ObsMaskError,
     ParameterRangeError,
+    SeveralFitsError,
     SupportError,
 )
 from .base import (
@@ -79,6 +80,7 @@ __all__ = [
     "PyroCopulaError",
     "PyroCopulaWarning",
     "SecondOrderError",
+    "SeveralFitsError",
     "SupportError",
     "TrainingError",
 ]

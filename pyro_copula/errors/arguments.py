@@ -10,6 +10,7 @@ __all__ = [
     "MissingCDFError",
     "ObsMaskError",
     "ParameterRangeError",
+    "SeveralFitsError",
     "SupportError",
 ]
 
@@ -113,6 +114,20 @@ class MissingCDFError(InvalidArgumentError, NotImplementedError):
         >>> pc.marginals.cdf(dist.VonMises(0.0, 1.0), torch.tensor(0.5))
         Traceback (most recent call last):
         MissingCDFError: ...
+    """
+
+
+class SeveralFitsError(InvalidArgumentError, AttributeError):
+    """An ensemble was asked for what only a single fit has.
+
+    Example:
+        >>> import pyro_copula as pc
+        >>> data = pc.simulate.paper_setting("b")
+        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
+        >>> short = pc.Schedule(max_epochs=1)
+        >>> pc.fit(model, data, data.train_mask, restarts=2, schedule=short).history
+        Traceback (most recent call last):
+        SeveralFitsError: `history` must be that of one fit, but found 2 fits.
     """
 
 

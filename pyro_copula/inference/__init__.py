@@ -1,9 +1,10 @@
 """Fitting models, and predicting with the fits."""
 
+from .ensemble import Ensemble
 from .fitting import fit
 from .loading import load_fit
 from .prediction import Prediction
-from .result import Ensemble, Fit
+from .result import Fit
 from .role_report import GraphRoles
 from .roles import graph_roles
 from .training import History, Schedule

@@ -28,14 +28,13 @@ from ..models.redraw import redrawn
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
 from .checkpoint import Checkpoint, digest, random_state, set_random_state
+from .ensemble import SEED_STEP, Ensemble
 from .job import Job, versions
+from .kinds import check_kinds
 from .options import Options, resolve, validation_nodes
-from .result import Ensemble, Fit
+from .result import Fit
 from .stacking import stack
 from .training import Schedule
-
-#: The distance between the seeds of restarts, so that chains and restarts do not share any.
-_SEED_STEP = 1000
 
 #: Pyro's handlers, its parameter store and the random numbers belong to the process, not to a
 #: thread: two fits at once would mix them up.
@@ -79,8 +78,9 @@ def fit(
 
     Args:
         model: The model; or several, fitted one after the other and stacked: the prediction is a
-            mixture of them with weights by their log score at the validation nodes. A recipe may
-            hold several models too; see ``model.variants()``.
+            mixture of them with weights by their log score at the validation nodes. At each node
+            all must be discrete or all continuous. A recipe may hold several models too; see
+            ``model.variants()``.
         data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN.
@@ -107,7 +107,8 @@ def fit(
             they started: refine if the dependence itself is the question. False by default,
             because a flexible network fits the observed nodes better than the missing ones.
         guide: For ``"svi"``: makes the guide from the model; AutoNormal by default.
-        num_draws: For ``"svi"`` and ``"nuts"``: posterior draws (per chain).
+        num_draws: For ``"svi"`` and ``"nuts"``: posterior draws (per chain). A prediction mixes
+            at most 200 of all of them, evenly thinned.
         num_warmup: For ``"nuts"``: warm-up steps per chain.
         num_chains: For ``"nuts"``.
         progress: Whether to show a progress bar; by default if this is a terminal.
@@ -185,10 +186,12 @@ def fit(
         if start is None:
             for one in turns[first:]:
                 redrawn(one)  # an error here costs no fit
+        if len(models) > 1:
+            _check_comparable(models, nodes)
         store = _checkpoint(checkpoint, models, nodes, options, start)
         fits: list[Fit] = []
         for k, one in enumerate(turns):
-            own = replace(options, seed=options.seed + _SEED_STEP * k)
+            own = replace(options, seed=options.seed + SEED_STEP * k)
             name = f"restart {k}"
             fits.append(Job(one, nodes, own, start, store, name, names, anew=k >= first).run())
             if fits[-1].interrupted:
@@ -200,6 +203,8 @@ def fit(
     if options.restarts == 1:
         return fits[0]
     settings = {**fits[0].settings, "restarts": options.restarts}
+    if fits[-1].interrupted:  # said here, because a stack may leave that fit out
+        settings["interrupted"] = True
     if len(models) > 1:
         return Ensemble(stack(fits, held_out), settings | {"models": len(models)})
     return Ensemble(fits, settings)
@@ -233,6 +238,13 @@ def _models(model: Any, method: str, start: Fit | None) -> list[CopulaGNN]:
             'Stack with method="mle" or "map", or fit them one by one.',
         )
     return several if alone or len(several) > 1 else several[0].variants()
+
+
+def _check_comparable(models: Sequence[CopulaGNN], data: NodeData) -> None:
+    """Refuses to stack laws of counts with laws of real values, before any of them is trained."""
+    with torch.no_grad():
+        laws = [one.build(data).eval().joint() for one in models]
+    check_kinds("model", laws, "Stack those of one kind; fit and judge the others by themselves.")
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from .contents import (
     read_history,
     read_specification,
 )
+from .ensemble import Ensemble
 from .files import read_kind, read_record
-from .result import Ensemble, Fit
+from .result import Fit
 
 
 def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble:

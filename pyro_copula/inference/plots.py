@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,19 +49,24 @@ def plot_prediction(prediction: Any, y: Tensor | None, level: float, axes: Any =
     return axes
 
 
-def plot_history(history: Any, axes: Any = None) -> Any:
-    """The loss at every step, and the validation score at every look."""
+def plot_history(histories: Sequence[Any], axes: Any = None) -> Any:
+    """The loss at every step, and the validation score at every look, of one fit or several."""
     import matplotlib.pyplot as plt
 
     if axes is None:
         _, axes = plt.subplots(figsize=(6, 3.2), constrained_layout=True)
-    shown = axes.plot(history.losses, color=GREY, label="loss")
+    alpha = 1.0 if len(histories) == 1 else 0.5
+    for history in histories:
+        losses = axes.plot(history.losses, color=GREY, alpha=alpha, label="loss")
     axes.set(xlabel="step", ylabel="loss")
-    if history.scores:
-        steps, scores = zip(*history.scores, strict=True)
+    scored = [history for history in histories if history.scores]
+    if scored:
         other = axes.twinx()
-        shown += other.plot(steps, scores, color=BLUE, label="validation score")
-        shown += [other.axvline(history.best_epoch, color=ORANGE, linestyle="--", label="best")]
+        for history in scored:
+            steps, scores = zip(*history.scores, strict=True)
+            lines = other.plot(steps, scores, color=BLUE, alpha=alpha, label="validation score")
+            look = {"color": ORANGE, "linestyle": "--", "alpha": alpha, "label": "best"}
+            best = other.axvline(history.best_epoch, **look)
         other.set_ylabel("validation score")
-        other.legend(handles=shown, fontsize=8, loc="center right")
+        other.legend(handles=[*losses, *lines, best], fontsize=8, loc="center right")
     return axes

@@ -1,15 +1,15 @@
 """Predictions at missing nodes: means, quantiles and intervals that are exact, and joint draws.
 
 A prediction is an equal mixture of conditional laws, one per parameter value: a single one for a
-maximum likelihood or MAP fit, one per restart for an ensemble, one per posterior draw for SVI and
-NUTS. A mixture's distribution function is the average of its parts', so its quantiles are found
-exactly too, by bisection.
+maximum likelihood or MAP fit, one per restart for an ensemble, one for each of up to 200 posterior
+draws, evenly thinned, for SVI and NUTS. A mixture's distribution function is the average of its
+parts', so its quantiles are found exactly too, by bisection.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +20,9 @@ from .. import metrics
 from ..distributions.base import Interval, check_level
 from ..distributions.particle_conditional import ParticleConditional
 from ..errors import InvalidArgumentError
-from ..errors.spelling import did_you_mean
 from .crps import MAX_LAWS, POINTS, crps_of_counts, quantile_points
+from .kinds import check_kinds, discrete_nodes
+from .nodes import Nodes, read_nodes, read_values
 
 _BISECTIONS = 60
 
@@ -29,10 +30,16 @@ _BISECTIONS = 60
 class Prediction:
     """The predictive law at some nodes, as ``fit.predict()`` gives it.
 
+    Where a method takes values ``y``, their number says what they are. One value per node of this
+    prediction is in the order of ``nodes``; one value per node of the graph is in the order of
+    node numbers. If all nodes are predicted, in another order than that of their numbers, the two
+    cannot be told apart, and ``y`` is refused.
+
     Args:
         parts: Conditional laws with the same nodes, each with a batch of its own or none; all
-            elements of all batches weigh the same.
-        nodes: The nodes to report, by number or name; they must be among those of the parts.
+            elements of all batches weigh the same. At each node all are discrete, or none is.
+        nodes: The nodes to report, by number, by name or as a mask of all nodes; they must be
+            among those of the parts.
         num_samples: The number of joint draws that ``samples`` holds.
         names: Names of all nodes of the graph, for tables and plots.
         num_nodes: The number of nodes of the graph, if it is known.
@@ -59,7 +66,7 @@ class Prediction:
     def __init__(
         self,
         parts: Sequence[Any],
-        nodes: Tensor | Sequence[int] | Sequence[str] | None = None,
+        nodes: Nodes | None = None,
         *,
         num_samples: int = 1000,
         names: Sequence[str] | None = None,
@@ -67,19 +74,21 @@ class Prediction:
     ) -> None:
         self._parts = list(parts)
         self.num_samples, self.names = num_samples, names
-        available = self._parts[0].nodes
-        self.nodes = available if nodes is None else self._numbers(nodes)
         self._num_nodes = num_nodes
-        position = {int(node): k for k, node in enumerate(available.tolist())}
-        unknown = [int(node) for node in self.nodes if int(node) not in position]
-        if unknown or not len(self.nodes):
+        check_kinds("parts", self._parts, "Predict with one fit at a time.")
+        available = self._parts[0].nodes.tolist()
+        chosen = available if nodes is None else read_nodes(nodes, names, num_nodes)
+        position = {node: k for k, node in enumerate(available)}
+        unknown = [node for node in chosen if node not in position]
+        if unknown or not chosen:
             raise InvalidArgumentError(
                 "nodes",
                 "some of the nodes that are predicted",
                 f"node {unknown[0]} ({self._why_not(unknown[0])})" if unknown else "no node",
                 "Leave `nodes` out for all of them.",
             )
-        self._index = torch.tensor([position[int(node)] for node in self.nodes], dtype=torch.int64)
+        self.nodes = torch.tensor(chosen, dtype=torch.int64)
+        self._index = torch.tensor([position[node] for node in chosen], dtype=torch.int64)
 
     # ---------------------------------------------------------------- one node at a time
 
@@ -165,6 +174,7 @@ class Prediction:
 
         Args:
             y: The true values: one per node of this prediction, or one per node of the graph.
+                Where they are NaN, the truth is not known and nothing is scored.
             level: The level of the intervals that are scored.
             seed: Of the randomised PIT, and of the draws behind the CRPS of a large mixture.
 
@@ -172,16 +182,39 @@ class Prediction:
             R2 (R2-deviance for counts), log score, CRPS, and of the intervals the coverage, mean
             width and interval score; ``coverage_50`` is that of the 50% intervals. For counts
             also the coverage of the randomised PIT, which is honest where whole numbers are not.
+            R2 is NaN if all true values are the same, a single one for example. If some values are
+            not known, ``num_scored`` is the number of those that are.
             The CRPS is a sum over counts or a quadrature over quantiles. Of a mixture of more than
             20 laws (posterior draws), and of counts over a wide range under an exact rule, it is
             that of 1,000 joint draws or more. Two calls give the same numbers.
         """
         y = self._values(y)
+        known = ~y.isnan()
+        if bool(known.all()):
+            return self._score(y, level, seed)
+        if not bool(known.any()):
+            raise InvalidArgumentError(
+                "y",
+                "known at one predicted node or more",
+                f"NaN at all {len(y)}",
+                "Pass the true values, those that the fit did not see included.",
+            )
+        some = Prediction(
+            self._parts,
+            self.nodes[known],
+            num_samples=self.num_samples,
+            num_nodes=self._num_nodes or int(self.nodes.max()) + 1,
+        )
+        return some._score(y[known], level, seed) | {"num_scored": int(known.sum())}
+
+    def _score(self, y: Tensor, level: float, seed: int) -> dict[str, float]:
+        """The scores, from the values at the nodes of this prediction, all of them known."""
         interval = self.interval(level)
         counts = bool(self._discrete.all())
         explained = metrics.r2_deviance if counts else metrics.r2
+        varies = bool((y != y[0]).any())
         scores = {
-            "r2_deviance" if counts else "r2": explained(y, self.mean),
+            "r2_deviance" if counts else "r2": explained(y, self.mean) if varies else math.nan,
             "log_score": metrics.log_score(self.log_prob(y)),
             "crps": self._crps(y, seed),
             "coverage": metrics.coverage(y, interval),
@@ -209,6 +242,14 @@ class Prediction:
         """
         import pandas as pd
 
+        levels = levels.tolist() if hasattr(levels, "tolist") else levels
+        if isinstance(levels, str) or not isinstance(levels, Iterable):
+            raise InvalidArgumentError(
+                "levels",
+                "a list of levels",
+                repr(levels),
+                "Pass levels=[0.9], also for a single one.",
+            )
         numbers = self.nodes.tolist()
         index = numbers if self.names is None else [self.names[node] for node in numbers]
         columns: dict[str, Any] = {"mean": self.mean.numpy()}
@@ -291,8 +332,7 @@ class Prediction:
 
     @cached_property
     def _discrete_parts(self) -> Tensor:
-        flags = getattr(self._parts[0], "discrete_nodes", None)
-        return torch.zeros(self._width, dtype=torch.bool) if flags is None else flags
+        return discrete_nodes(self._parts[0])
 
     @property
     def _discrete(self) -> Tensor:
@@ -306,37 +346,8 @@ class Prediction:
             return "its value is given"
         return f"the graph has nodes 0 to {self._num_nodes - 1}"
 
-    def _numbers(self, nodes: Any) -> Tensor:
-        """Nodes as numbers, whether they are given as numbers or names."""
-        given = nodes.tolist() if torch.is_tensor(nodes) else list(nodes)
-        place = {name: k for k, name in enumerate(self.names or ())}
-        named = [place.get(node, node) if isinstance(node, str) else node for node in given]
-        if any(isinstance(n, bool) or int(n) != n if not isinstance(n, str) else 1 for n in named):
-            wrong = next((n for n in named if isinstance(n, str)), named[0])
-            advice = "A mask is mask.nonzero().squeeze(-1)."
-            if isinstance(wrong, str):
-                advice = "These data have no names." if not self.names else "Check the spelling."
-                advice = did_you_mean(wrong, place, advice)
-            raise InvalidArgumentError(
-                "nodes",
-                "numbers of nodes, or names if the data have `names`",
-                repr(wrong),
-                advice,
-            )
-        return torch.tensor([int(node) for node in named], dtype=torch.int64)
-
     def _values(self, y: Any) -> Tensor:
-        y = torch.as_tensor(y)
-        if y.dim() == 1 and len(y) == len(self.nodes):
-            return y
-        if y.dim() == 1 and len(y) == (self._num_nodes or int(self.nodes.max()) + 1):
-            return y[self.nodes]
-        raise InvalidArgumentError(
-            "y",
-            f"of length {len(self.nodes)}, or one value per node of the graph",
-            f"length {len(y)}" if y.dim() == 1 else f"shape {tuple(y.shape)}",
-            "Give the true values in the order of `prediction.nodes`.",
-        )
+        return read_values(y, self.nodes, self._num_nodes)
 
     def _full(self, y: Any) -> Tensor:
         """A value at the reported nodes as one at all nodes of the parts, NaN elsewhere."""

@@ -14,6 +14,7 @@ from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import NodeData
 from .diagnosing import diagnose_fit
 from .extrapolation import warn_if_far
+from .nodes import Mask, Nodes, as_tensor
 from .prediction import Prediction
 
 
@@ -39,10 +40,10 @@ class Predictor:
         self,
         num_samples: int = 1000,
         *,
-        given: str | Tensor = "observed",
-        nodes: Tensor | Sequence[int] | Sequence[str] | None = None,
+        given: str | Mask = "observed",
+        nodes: Nodes | None = None,
     ) -> Prediction:
-        """Predicts values.
+        """Predicts values. Masks and numbers of nodes may be tensors, arrays or lists.
 
         Args:
             num_samples: The number of joint draws in ``samples``.
@@ -50,11 +51,13 @@ class Predictor:
                 shape ``(num_nodes,)``: every other node given these observed ones (the training
                 nodes alone, say). ``"none"``: every node from its marginal alone, as if nothing
                 were observed; features made of neighbours' outcomes stay as they are.
-            nodes: Some of these nodes only, by number, or by name if the data have names.
+            nodes: Some of these nodes only: a list of their numbers, or of their names if the data
+                have names, or a boolean mask of shape ``(num_nodes,)``.
 
         Returns:
-            The predictive law; it is exact, and draws only for ``samples``. An
-            ``ExtrapolationWarning`` says if a mean is far beyond every observed value.
+            The predictive law; it is exact, and draws only for ``samples``. Of a posterior it mixes
+            at most 200 draws, evenly thinned. An ``ExtrapolationWarning`` says
+            if a mean is far beyond every observed value.
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
             raise InvalidArgumentError(
@@ -64,7 +67,7 @@ class Predictor:
         with torch.no_grad(), warnings.catch_warnings():
             # Predictions suffer little from the midpoint rule, and the fit has said so.
             warnings.simplefilter("ignore", MidpointWarning)
-            if torch.is_tensor(given):
+            if not isinstance(given, str):
                 hidden = data.observed & ~_checked_mask(given, data.observed)
                 laws, y = self._laws(hidden), data.hide(hidden).y
                 parts = _each(laws, lambda law: law.condition(y))
@@ -128,7 +131,10 @@ def _each(laws: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
     return [done[id(law)] for law in laws]
 
 
-def _checked_mask(given: Tensor, observed: Tensor) -> Tensor:
+def _checked_mask(given: Mask, observed: Tensor) -> Tensor:
+    given = as_tensor(
+        "given", given, '"observed", "none" or a boolean mask of nodes', 'Use given="observed".'
+    )
     if given.dtype != torch.bool or given.shape != observed.shape:
         found = f"{given.dtype} of shape {tuple(given.shape)}"
     elif bool((given & ~observed).any()):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,7 +132,7 @@ class Fit(Predictor):
         """
         from .plots import plot_history
 
-        return plot_history(self.history, axes)
+        return plot_history([self.history], axes)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit to a file that :func:`pyro_copula.load_fit` reads.
@@ -213,102 +211,3 @@ class Fit(Predictor):
         onward = "" if self.method == "nuts" else "  .refit(method='nuts')"
         shown = f".predict()  .diagnose()  .plot_history(){onward}  .save(path)"
         return f"{self.summary()}\n  next: {shown}"
-
-
-@dataclass(repr=False)
-class Ensemble(Predictor):
-    """Several fits, predicting as an equal mixture: restarts of a model, or a stack of models.
-
-    Attributes:
-        fits: The fits. In a stack a fit counts as often as it is in the list.
-        settings: The options that were used.
-
-    Example:
-        >>> import pyro_copula as pc
-        >>> data = pc.simulate.paper_setting("b")
-        >>> model = pc.CopulaGNN("linear", "normal", "laplacian")
-        >>> short = pc.Schedule(max_epochs=5)
-        >>> ensemble = pc.fit(model, data, data.train_mask, restarts=2, schedule=short)
-        >>> len(ensemble.fits), ensemble.method
-        (2, 'mle')
-        >>> ensemble.predict().mean.shape
-        torch.Size([200])
-    """
-
-    fits: list[Fit]
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def model(self) -> CopulaGNN:
-        """The model of the first fit."""
-        return self.fits[0].model
-
-    @property
-    def method(self) -> str:
-        """How each was fitted."""
-        return self.fits[0].method
-
-    @property
-    def converged(self) -> bool:
-        """Whether every fit ended as it should."""
-        return all(fit.converged for fit in self.fits)
-
-    @property
-    def scalars(self) -> dict[str, float]:
-        """The global parameters, each averaged over the fits that have it."""
-        rows: dict[str, list[float]] = {}
-        for fit in self.fits:
-            for name, value in fit.scalars.items():
-                rows.setdefault(name, []).append(value)
-        return {name: sum(values) / len(values) for name, values in rows.items()}
-
-    @property
-    def members(self) -> list[tuple[Fit, float]]:
-        """The different fits, each with its weight in the mixture."""
-        count = Counter(id(fit) for fit in self.fits)
-        return [(fit, count[id(fit)] / len(self.fits)) for fit in _different(self.fits)]
-
-    @property
-    def _data(self) -> NodeData:
-        return self.model.data
-
-    def _laws(self, hidden: Tensor | None = None) -> list[Any]:
-        laws = {id(fit): fit._laws(hidden) for fit in _different(self.fits)}
-        return [law for fit in self.fits for law in laws[id(fit)]]
-
-    def save(self, path: str | Path) -> None:
-        """Writes the fits to a file that :func:`pyro_copula.load_fit` reads.
-
-        Args:
-            path: The file to write. It holds numbers and text, and no code.
-        """
-        different = _different(self.fits)
-        place = {id(fit): k for k, fit in enumerate(different)}
-        record = {
-            "fits": [fit._record() for fit in different],
-            "members": [place[id(fit)] for fit in self.fits],
-            "settings": self.settings,
-        }
-        if present_crew().leads:
-            write_record(Path(path), "ensemble", record)
-
-    def __repr__(self) -> str:
-        different = _different(self.fits)
-        ended = sum(fit.converged for fit in different)
-        onward = "  next: .predict()  .diagnose()  .fits[k]  .save(path)"
-        if self.settings.get("models", 1) == 1:
-            asked = self.settings.get("restarts", len(self.fits))
-            of = f" of {asked}" if asked != len(self.fits) else ""
-            head = f"Ensemble of {len(self.fits)}{of} fits, {ended} converged"
-            return f"{head}\n{self.fits[0].summary()}\n{onward}"
-        head = f"Stack of {len(different)} of {self.settings['restarts']} fits, {ended} converged"
-        reasons = dict.fromkeys(fit.model.family_reason for fit in different)
-        rows = [f"  marginal   {reason}" for reason in reasons if reason]
-        for fit, weight in self.members:  # restarts of one model differ in nothing but the seed
-            rows.append(f"  {weight:.0%} {fit.model!r}, seed {fit.settings.get('seed')}")
-        return "\n".join([head, *rows, onward])
-
-
-def _different(fits: Sequence[Fit]) -> list[Fit]:
-    """The fits without repetitions, in order."""
-    return list({id(fit): fit for fit in fits}.values())

@@ -92,6 +92,13 @@ def test_levels(level):
         conditional.quantile(level)
 
 
+@pytest.mark.parametrize("level", ["0.9", None, ["a"]])
+def test_levels_that_are_no_numbers(level):
+    conditional = poisson().condition(torch.tensor([6.0, NAN, 7.0, 8.0]))
+    with pytest.raises(InvalidArgumentError, match="`level` must be a number, or several"):
+        conditional.interval(level)
+
+
 def test_marginals_that_cannot_be_used():
     with pytest.raises(InvalidArgumentError, match="to_event"):
         pc.GaussianCopula(dist.Poisson(RATE).to_event(1), precision=K)

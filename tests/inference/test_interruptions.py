@@ -13,7 +13,8 @@ import pyro_copula as pc
 from pyro_copula import CopulaGNN
 from pyro_copula.crew import Crew
 from pyro_copula.errors import ConvergenceError, TrainingError
-from pyro_copula.inference import nuts, training
+from pyro_copula.inference import fitting, nuts, training
+from pyro_copula.inference.job import Job
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,35 @@ def test_ctrl_c_ends_restarts_too(monkeypatch):
     assert isinstance(found, pc.Ensemble)
     assert len(found.fits) == 1
     assert repr(found).startswith("Ensemble of 1 of 3 fits, 0 converged")
+    assert found.interrupted
+
+
+def test_a_stack_without_the_interrupted_fit_says_so_too(monkeypatch):
+    monkeypatch.setattr(fitting, "stack", lambda fits, held_out: fits[:1])
+    data = example()
+    models = [CopulaGNN("linear", "normal", name) for name in ("car", "none")]
+    runs = []
+    run = Job.run
+
+    def second_ends(job):
+        runs.append(job)
+        if len(runs) == 2:
+            interrupt_at(monkeypatch, 3)
+        return run(job)
+
+    monkeypatch.setattr(Job, "run", second_ends)
+    found = pc.fit(models, data, data.observed, schedule=SHORT)
+    assert not found.fits[0].interrupted
+    assert found.interrupted
+
+
+def test_ctrl_c_in_refitting_several_keeps_those_fitted_so_far(monkeypatch):
+    found = quick_fit(restarts=3, schedule=pc.Schedule(max_epochs=5))
+    interrupt_at(monkeypatch, 3)
+    again = found.refit("map", schedule=SHORT)
+    assert len(again.fits) == 1
+    assert again.interrupted
+    assert repr(again).startswith("Ensemble of 1 of 3 fits, 0 converged")
 
 
 def test_ctrl_c_in_the_fit_before_nuts(monkeypatch):

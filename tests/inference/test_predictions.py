@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -74,10 +75,25 @@ def test_ensembles_predict_as_the_mixture_of_their_fits():
         torch.testing.assert_close(mixture.variance, second - mixture.mean.square())
 
 
+def test_a_mask_may_be_an_array_or_a_list():
+    found = quick_fit(schedule=pc.Schedule(max_epochs=5))
+    some = example().observed & (torch.arange(60) < 40)
+    expected = found.predict(given=some).mean
+    for mask in (some.numpy(), some.tolist(), pd.Series(some.numpy(), index=range(60, 0, -1))):
+        assert torch.equal(found.predict(given=mask).mean, expected)
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"given": "all"}, "`given`"),
+        ({"given": None}, "a boolean mask of nodes, but found NoneType"),
+        ({"given": ["a", "b"]}, "a boolean mask of nodes, but found list"),
+        (
+            {"given": [0, 2, 3]},
+            r"true at some observed nodes, but found torch.int64 of shape \(3,\)",
+        ),
+        ({"given": np.zeros(60, dtype=bool)}, "without any node"),
         ({"given": torch.ones(60)}, "boolean"),
         ({"given": torch.ones(60, dtype=torch.bool)}, "true at node 1, not observed"),
         ({"given": torch.zeros(60, dtype=torch.bool)}, "without any node"),
@@ -87,7 +103,9 @@ def test_ensembles_predict_as_the_mixture_of_their_fits():
         ({"nodes": []}, "no node"),
         ({"nodes": ["Ashe"]}, "names if the data have"),
         ({"nodes": [1.5]}, "numbers of nodes"),
-        ({"nodes": torch.ones(60, dtype=torch.bool)}, "nonzero"),
+        ({"nodes": torch.ones(60, dtype=torch.bool)}, r"node 0 \(its value is given\)"),
+        ({"nodes": 2**70}, "nodes="),
+        ({"nodes": [2**70]}, r"node 1180591620717411303424 \(the graph has nodes 0 to 59\)"),
         ({"num_samples": 0}, "`num_samples`"),
     ],
 )
@@ -101,8 +119,16 @@ def test_bad_values_to_score():
     for y in (torch.ones(3), torch.ones(15, 1), torch.ones(59)):
         with pytest.raises(InvalidArgumentError, match="of length 15"):
             prediction.score(y)
-    with pytest.raises(InvalidArgumentError, match="NaN"):
+    with pytest.raises(InvalidArgumentError, match=r"found NaN at all 15.\n  Pass the true"):
         prediction.score(torch.full((15,), math.nan))
+    with pytest.raises(InvalidArgumentError, match=r"`y` must be one number .* found NoneType"):
+        prediction.score(None)
+    for levels in (0.9, "0.9", torch.tensor(0.9)):
+        with pytest.raises(InvalidArgumentError, match=r"`levels` .*\n  Pass levels=\[0.9\]"):
+            prediction.to_frame(levels)
+    for level in ("0.9", None):
+        with pytest.raises(InvalidArgumentError, match="`level` must be a number"):
+            prediction.interval(level)
     data = example()
     everything = fit(CopulaGNN("linear", "normal", "car"), data, schedule=pc.Schedule(max_epochs=5))
     with pytest.raises(InvalidArgumentError, match="no missing node"):
@@ -111,6 +137,35 @@ def test_bad_values_to_score():
 
 
 # ---------------------------------------------------------------- nodes and names
+
+
+def test_nodes_as_masks_and_arrays():
+    found = quick_fit(schedule=pc.Schedule(max_epochs=5))
+    mask = ~example().observed & (torch.arange(60) < 20)
+    expected = [1, 5, 9, 13, 17]
+    for nodes in (
+        mask,
+        mask.numpy(),
+        mask.tolist(),
+        np.array(expected),
+        np.array([1.0, 5, 9, 13, 17]),
+    ):
+        assert found.predict(nodes=nodes).nodes.tolist() == expected
+
+
+def test_values_in_two_possible_orders_are_refused():
+    data, found = example(), quick_fit(schedule=pc.Schedule(max_epochs=5))
+    plain = found.predict(given="none")
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
+    mixed = found.predict(given="none", nodes=order)
+    torch.testing.assert_close(mixed.mean, plain.mean[order])
+    for use in (mixed.score, mixed.log_prob, mixed.cdf, mixed.plot):
+        with pytest.raises(InvalidArgumentError, match=r"in one order.*\n  Leave `nodes`"):
+            use(data.y)
+    # one value fewer, and the length says which order it is
+    most = found.predict(given="none", nodes=order[1:])
+    assert most.score(data.y) == most.score(data.y[order[1:]])
+    assert plain.score(data.y) == found.predict(given="none", nodes=range(60)).score(data.y)
 
 
 @pytest.mark.parametrize("method", ["mle", "svi"])
@@ -268,6 +323,57 @@ def test_the_crps_of_wide_counts_and_of_small_and_large_mixtures_needs_no_luck()
     state = torch.random.get_rng_state()
     many.score(truth)
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("family", ["normal", "poisson"])
+def test_values_that_are_not_known_are_left_out_and_counted(family):
+    data, found = example(family), quick_fit(family, schedule=pc.Schedule(max_epochs=5))
+    prediction = found.predict()
+    whole = prediction.score(data.y)
+    assert "num_scored" not in whole
+    unknown = prediction.nodes[[2, 7, 8]]
+    known = prediction.nodes[~torch.isin(prediction.nodes, unknown)]
+    y = data.y.index_fill(0, unknown, math.nan)
+    scores = prediction.score(y)
+    assert scores.pop("num_scored") == 12
+    assert scores == found.predict(nodes=known).score(data.y)
+    assert scores == {k: v for k, v in prediction.score(y[prediction.nodes]).items() if k in scores}
+    # also where no more than the nodes of the parts is known of the graph
+    mixed = Prediction(prediction._parts, prediction.nodes.flip(0)).score(y[:58])
+    assert mixed["log_score"] == pytest.approx(scores["log_score"])
+
+
+@pytest.mark.parametrize("family", ["normal", "poisson"])
+def test_values_that_do_not_vary_have_no_r2_and_all_other_scores(family):
+    data, found = example(family), quick_fit(family, schedule=pc.Schedule(max_epochs=5))
+    name = "r2" if family == "normal" else "r2_deviance"
+    one = found.predict(nodes=[5]).score(data.y)
+    same = found.predict().score(torch.full((15,), 3.0))
+    for scores in (one, same):
+        assert math.isnan(scores.pop(name))
+        assert all(math.isfinite(score) for score in scores.values())
+    assert one["log_score"] == float(found.predict(nodes=[5]).log_prob(data.y))
+
+
+def test_truth_values_and_whole_numbers_are_scored_as_numbers():
+    data = example()
+    data.y = data.y > 0
+    found = fit(CopulaGNN("linear", "bernoulli", "car"), data, data.observed, schedule=SHORT)
+    prediction = found.predict()
+    expected = prediction.score(data.y.double())
+    for y in (data.y, data.y.long(), data.y.numpy(), data.y.tolist(), pd.Series(data.y.numpy())):
+        assert prediction.score(y) == expected
+
+
+def test_laws_of_two_kinds_are_not_mixed():
+    y = torch.tensor([math.nan, 1.0, math.nan])
+    counts = pc.GaussianCopula(three_poissons(2.0), _path()).condition(y)
+    normal = pc.GraphNormal(torch.zeros(3), _path()).condition(y)
+    with pytest.raises(InvalidArgumentError, match=r"`parts` .* both kinds of laws at node 0"):
+        Prediction([counts, normal])
+    ensemble = pc.Ensemble([quick_fit("poisson"), quick_fit("normal")])
+    with pytest.raises(InvalidArgumentError, match="both kinds of laws at node 1"):
+        ensemble.predict()
 
 
 def three_poissons(rate):

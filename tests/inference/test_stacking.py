@@ -10,6 +10,7 @@ from fit_examples import SHORT, example, quick_fit
 import pyro_copula as pc
 from pyro_copula.errors import FitFileError, InvalidArgumentError
 from pyro_copula.inference.files import read_record, write_record
+from pyro_copula.inference.job import Job
 from pyro_copula.inference.stacking import held_out_log_prob, pick
 
 MODELS = [
@@ -147,6 +148,34 @@ def test_what_cannot_be_stacked_is_refused():
     offset = pc.CopulaGNN("linear", "poisson", "car", exposure="births")
     with pytest.raises(InvalidArgumentError, match="exposure"):
         pc.fit([pc.CopulaGNN("linear", "poisson", "car"), offset], data)
+
+
+@pytest.mark.parametrize(
+    ("families", "family"),
+    [
+        (("poisson", "normal"), "poisson"),
+        (("auto", {"family": "normal", "scale": "node"}), "poisson"),
+        (("normal", "bernoulli"), "bernoulli"),
+    ],
+)
+def test_probabilities_and_densities_are_not_compared(monkeypatch, families, family):
+    data = example("poisson")
+    if family == "bernoulli":
+        data.y = (data.y > 1).double()
+    monkeypatch.setattr(Job, "run", lambda job: pytest.fail("trained before it was refused"))
+    models = [pc.CopulaGNN("linear", marginal, "car") for marginal in families]
+    with pytest.raises(InvalidArgumentError, match=r"`model` must be all .*\n  Stack those"):
+        pc.fit(models, data, data.observed, schedule=SHORT)
+
+
+def test_kinds_are_compared_node_by_node():
+    data = example("poisson")
+    even = torch.arange(60) % 2 == 0
+    mixed = [{"family": "mixed", "kind": {"poisson": m, "normal": ~m}} for m in (even, ~even)]
+    models = [pc.CopulaGNN("linear", marginal, "car") for marginal in (mixed[0], *mixed)]
+    assert pc.fit(models[:2], data, data.observed, schedule=pc.Schedule(max_epochs=2)).fits
+    with pytest.raises(InvalidArgumentError, match="both kinds of laws at node 0"):
+        pc.fit(models[1:], data, data.observed, schedule=SHORT)
 
 
 def test_models_take_turns():
