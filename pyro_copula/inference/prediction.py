@@ -372,8 +372,11 @@ class Prediction:
             if bool(((high - low) <= torch.where(discrete, 1.0, 1e-12 * high.abs())).all()):
                 break
             reached = self._cdf(torch.where(discrete, middle.clamp(max=high), middle)) >= level
+            before = low, high
             high = torch.where(reached, torch.minimum(middle, high), high)
             low = torch.where(reached, low, middle)
+            if torch.equal(low, before[0]) and torch.equal(high, before[1]):
+                break  # neighbours in single precision, which is as close as they get
         return high
 
 

@@ -249,6 +249,28 @@ def test_few_draws_come_from_all_parts_of_a_mixture():
     assert counts.tolist() == [2, 2, 2, 2, 2]
 
 
+def test_quantiles_in_single_precision_stop_where_nothing_moves(monkeypatch):
+    y = torch.tensor([0.0, math.nan, math.nan])
+    path = pc.CARPrecision(pc.Graph.from_edges([(0, 1), (1, 2)]))(
+        rho=torch.tensor(0.9), tau=torch.tensor(1.0)
+    )
+    laws = [pc.GraphNormal(torch.full((3,), 0.1 * k), path).condition(y) for k in range(5)]
+    prediction = Prediction(laws)
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return Prediction._cdf(prediction, x)
+
+    monkeypatch.setattr(prediction, "_cdf", counted)
+    quantile = prediction.quantile(0.9)
+    assert quantile.dtype == torch.float32
+    assert len(calls) < 35  # of at most 60: a float has 24 binary digits
+    below, above = (prediction.cdf(torch.nextafter(quantile, quantile + s)) for s in (-1.0, 1.0))
+    assert bool((below <= 0.9 + 1e-6).all())
+    assert bool((above >= 0.9 - 1e-6).all())
+
+
 def _path():
     return pc.CARPrecision(pc.Graph.from_edges([(0, 1), (1, 2)]))(rho=0.9, tau=1.0)
 
