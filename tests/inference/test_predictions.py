@@ -250,11 +250,10 @@ def test_few_draws_come_from_all_parts_of_a_mixture():
 
 
 def test_quantiles_in_single_precision_stop_where_nothing_moves(monkeypatch):
-    y = torch.tensor([0.0, math.nan, math.nan])
-    path = pc.CARPrecision(pc.Graph.from_edges([(0, 1), (1, 2)]))(
-        rho=torch.tensor(0.9), tau=torch.tensor(1.0)
-    )
-    laws = [pc.GraphNormal(torch.full((3,), 0.1 * k), path).condition(y) for k in range(5)]
+    y = torch.tensor([0.0, math.nan, math.nan], dtype=torch.float32)
+    graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+    path = pc.SparsePrecision(graph, y.new_full((3,), 2.0), y.new_full((2,), -0.9))
+    laws = [pc.GraphNormal(y.new_full((3,), 0.1 * k), path).condition(y) for k in range(5)]
     prediction = Prediction(laws)
     calls = []
 
