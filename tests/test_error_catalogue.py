@@ -74,6 +74,12 @@ def obs_mask(tmp_path, monkeypatch):
     counts().mask(torch.tensor([True, False, True, True]))
 
 
+def unused_data(tmp_path, monkeypatch):
+    data = pc.simulate.paper_setting("b")
+    data.edge_weight = torch.arange(data.edge_index.shape[1])
+    pc.models.NodeData.from_pyg(data)
+
+
 def not_positive_definite(tmp_path, monkeypatch):
     pc.SparsePrecision(PATH, torch.ones(4), torch.full((3,), -2.0)).logdet()
 
@@ -214,6 +220,7 @@ CASES = {
     "SupportError": (support, (*FOUR, "node", "support")),
     "MissingCDFError": (missing_cdf, FOUR),
     "ObsMaskError": (obs_mask, FOUR),
+    "UnusedDataWarning": (unused_data, ("name", "meaning", "hint")),
     "NotPositiveDefiniteError": (not_positive_definite, ("argument", "node", "hint")),
     "CurvatureError": (curvature, ("argument", "node")),
     "ConvergenceError": (convergence_error, ("iterations",)),

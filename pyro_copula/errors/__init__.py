@@ -21,6 +21,7 @@ from .arguments import (
     ObsMaskError,
     ParameterRangeError,
     SupportError,
+    UnusedDataWarning,
 )
 from .base import (
     PyroCopulaError,
@@ -81,4 +82,5 @@ __all__ = [
     "SecondOrderError",
     "SupportError",
     "TrainingError",
+    "UnusedDataWarning",
 ]
