@@ -26,8 +26,9 @@ from ..errors import (
 from ..models import CopulaGNN, NodeData
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
-from .checkpoint import Checkpoint, digest, random_state, set_random_state
+from .checkpoint import Checkpoint, random_state, set_random_state
 from .files import as_path
+from .fingerprints import digest
 from .job import Job, versions
 from .options import Options, read_validation, resolve, validation_nodes
 from .result import Ensemble, Fit
@@ -115,7 +116,8 @@ def fit(
         progress: Whether to show a progress bar; by default if this is a terminal.
         checkpoint: A file that keeps the state, from which the same call goes on, to the very
             same result. Finished candidates, restarts and chains are not run again. Another call
-            (other data, model, seed or options) is refused.
+            (other data, model, seed or options) is refused. A function among the options counts
+            by its code and the values that it uses, not by its name.
         start: A fit whose parameters to start from; see :meth:`Fit.refit`.
         judge: The validation score, higher being better, as a function of the law of all nodes
             that are not trained on (its ``nodes`` say which) and of their values, NaN where they
