@@ -82,6 +82,12 @@ def several_fits(tmp_path, monkeypatch):
     found.history  # noqa: B018
 
 
+def unused_data(tmp_path, monkeypatch):
+    data = pc.simulate.paper_setting("b")
+    data.edge_weight = torch.arange(data.edge_index.shape[1])
+    pc.models.NodeData.from_pyg(data)
+
+
 def not_positive_definite(tmp_path, monkeypatch):
     pc.SparsePrecision(PATH, torch.ones(4), torch.full((3,), -2.0)).logdet()
 
@@ -223,6 +229,7 @@ CASES = {
     "MissingCDFError": (missing_cdf, FOUR),
     "ObsMaskError": (obs_mask, FOUR),
     "SeveralFitsError": (several_fits, FOUR),
+    "UnusedDataWarning": (unused_data, ("name", "meaning", "hint")),
     "NotPositiveDefiniteError": (not_positive_definite, ("argument", "node", "hint")),
     "CurvatureError": (curvature, ("argument", "node")),
     "ConvergenceError": (convergence_error, ("iterations",)),

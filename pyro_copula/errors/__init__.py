@@ -22,6 +22,7 @@ from .arguments import (
     ParameterRangeError,
     SeveralFitsError,
     SupportError,
+    UnusedDataWarning,
 )
 from .base import (
     PyroCopulaError,
@@ -83,4 +84,5 @@ __all__ = [
     "SeveralFitsError",
     "SupportError",
     "TrainingError",
+    "UnusedDataWarning",
 ]

@@ -1,8 +1,8 @@
-"""Errors about what a function was called with: arguments, graphs and values."""
+"""Errors and a warning about what a function was called with: arguments, graphs and values."""
 
 from __future__ import annotations
 
-from .base import PyroCopulaError
+from .base import PyroCopulaError, PyroCopulaWarning
 
 __all__ = [
     "GraphError",
@@ -12,6 +12,7 @@ __all__ = [
     "ParameterRangeError",
     "SeveralFitsError",
     "SupportError",
+    "UnusedDataWarning",
 ]
 
 
@@ -143,3 +144,27 @@ class ObsMaskError(InvalidArgumentError):
         Traceback (most recent call last):
         ObsMaskError: `mask` must be broadcastable to the batch shape (), but found shape (2,).
     """
+
+
+class UnusedDataWarning(PyroCopulaWarning):
+    """The data have something that looks as if it mattered, and that no model uses.
+
+    Args:
+        name: The attribute of the data.
+        meaning: What that comes to, as the rest of a sentence.
+        hint: What to do about it.
+
+    Example:
+        >>> print(UnusedDataWarning("edge_weight", "all edges are alike", "Delete it."))
+        `data.edge_weight` is not used: all edges are alike.
+          Delete it.
+    """
+
+    def __init__(self, name: str, meaning: str, hint: str) -> None:
+        self.name = name
+        self.meaning = meaning
+        self.hint = hint
+        super().__init__(f"`data.{name}` is not used: {meaning}.\n  {hint}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.name, self.meaning, self.hint)

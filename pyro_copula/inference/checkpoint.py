@@ -8,17 +8,14 @@ fingerprint of the call, so that another call cannot go on from it by mistake.
 from __future__ import annotations
 
 import functools
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..crew import present_crew
 from ..errors import FitFileError, InvalidArgumentError
@@ -149,55 +146,3 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
     random.setstate(state["python"])
-
-
-# ---------------------------------------------------------------- fingerprints
-
-
-def digest(*values: Any) -> str:
-    """A number that tells values apart: tensors, plain values, laws, and what is made of them.
-
-    Example:
-        >>> digest([1.0, "a"]) == digest([1.0, "a"]), digest([1.0]) == digest([2.0])
-        (True, False)
-    """
-    result = hashlib.sha256()
-    for value in values:
-        for piece in _pieces(value):
-            result.update(piece)
-            result.update(b"\0")
-    return result.hexdigest()
-
-
-def _pieces(value: Any) -> Iterator[bytes]:
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
-        yield value.contiguous().numpy().tobytes()
-    elif isinstance(value, np.ndarray):
-        yield f"array {value.dtype} {value.shape}".encode()
-        yield value.tobytes()
-    elif isinstance(value, Mapping):
-        yield f"mapping {len(value)}".encode()
-        for key in sorted(value, key=str):
-            yield str(key).encode()
-            yield from _pieces(value[key])
-    elif isinstance(value, list | tuple):
-        yield f"sequence {len(value)}".encode()
-        for item in value:
-            yield from _pieces(item)
-    elif isinstance(value, functools.partial):
-        yield from _pieces([value.func, value.args, value.keywords])
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _pieces([type(value), asdict(value)])
-    elif isinstance(value, torch.distributions.Distribution):
-        yield from _pieces([type(value), vars(value)])
-    elif callable(value):
-        yield f"{getattr(value, '__module__', '')}.{_qualified_name(value)}".encode()
-    else:
-        text = repr(value)
-        yield (type(value).__qualname__ if " at 0x" in text else text).encode()
-
-
-def _qualified_name(value: Any) -> str:
-    return getattr(value, "__qualname__", type(value).__qualname__)

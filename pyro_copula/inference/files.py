@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..atomic import reported, write_whole
-from ..errors import FitFileError
+from ..errors import FitFileError, InvalidArgumentError
 
 _VERSION = 1
 
@@ -45,6 +45,20 @@ def write_record(path: Path, kind: str, record: dict[str, Any]) -> None:
     with reported(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, header(kind, body) + body)
+
+
+def as_path(argument: str, path: Any) -> Path:
+    """A path as an object.
+
+    Raises:
+        InvalidArgumentError: If it is none.
+    """
+    try:
+        return Path(path)
+    except TypeError:
+        raise InvalidArgumentError(
+            argument, "the path of a file", repr(path), 'Pass a text or a Path, such as "my.fit".'
+        ) from None
 
 
 def header(kind: str, body: bytes) -> bytes:

@@ -27,11 +27,13 @@ from ..models import CopulaGNN, NodeData
 from ..models.redraw import redrawn
 from ..partitions import Partition
 from ..precision.conditioning import warn_if_nearly_singular
-from .checkpoint import Checkpoint, digest, random_state, set_random_state
+from .checkpoint import Checkpoint, random_state, set_random_state
 from .ensemble import SEED_STEP, Ensemble
+from .files import as_path
+from .fingerprints import digest
 from .job import Job, versions
 from .kinds import check_kinds
-from .options import Options, resolve, validation_nodes
+from .options import Options, read_validation, resolve, validation_nodes
 from .result import Fit
 from .stacking import stack
 from .training import Schedule
@@ -81,15 +83,19 @@ def fit(
             mixture of them with weights by their log score at the validation nodes. At each node
             all must be discrete or all continuous. A recipe may hold several models too; see
             ``model.variants()``.
-        data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
+        data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``, taken in torch's
+            default dtype. ``edge_weight`` and ``edge_attr`` are not used: all edges are alike,
+            unless a precision says otherwise.
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN.
         method: ``"mle"``: maximum likelihood; ``"map"``: with the priors; ``"svi"``: a normal
             posterior of the global parameters; ``"nuts"``: draws of it. The network is at its
             estimate in all of them, except for the last layer if it has a prior.
         validation: The observed nodes on which to judge when to stop: a share of them, drawn at
-            random (0.2 by default), or a boolean mask. Predictions condition on all observed
-            nodes, and the posteriors of ``"svi"`` and ``"nuts"`` are given all of them.
+            random (0.2 by default), or a boolean mask, true only where ``observed`` is: with
+            PyG's masks, ``observed=train_mask | val_mask, validation=val_mask``. Predictions
+            condition on all observed nodes, and the posteriors of ``"svi"`` and ``"nuts"`` are
+            given all of them.
         seed: Of everything random in the fit.
         lr: The learning rate (0.01 by default), or several to choose from by validation score.
         scalar_lr: That of the global parameters; five times ``lr`` by default, for they are few
@@ -114,7 +120,8 @@ def fit(
         progress: Whether to show a progress bar; by default if this is a terminal.
         checkpoint: A file that keeps the state, from which the same call goes on, to the very
             same result. Finished candidates, restarts and chains are not run again. Another call
-            (other data, model, seed or options) is refused.
+            (other data, model, seed or options) is refused. A function among the options counts
+            by its code and the values that it uses, not by its name.
         start: A fit whose parameters to start from; see :meth:`Fit.refit`.
         judge: The validation score, higher being better, as a function of the law of all nodes
             that are not trained on (its ``nodes`` say which) and of their values, NaN where they
@@ -167,6 +174,7 @@ def fit(
     options = resolve(models[0], given, alone=start is not None)
     models = models[: options.restarts]
     nodes = NodeData.from_pyg(data, observed, models[0].exposure)
+    options = replace(options, validation=read_validation(options.validation, nodes, data.y))
     if start is not None:
         _check_start(start, models[0], nodes)
     if len(models) > 1:  # fits can be compared only at the same nodes
@@ -281,7 +289,7 @@ def _checkpoint(
         "versions": digest(versions()),
     }
     present_crew().check_same(fingerprint)
-    return Checkpoint(None if path is None else Path(path), fingerprint)
+    return Checkpoint(None if path is None else as_path("checkpoint", path), fingerprint)
 
 
 def _node_names(data: Any, start: Fit | None) -> list[str] | None:

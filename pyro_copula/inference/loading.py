@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import FitFileError, InvalidArgumentError
 from ..models import CopulaGNN
 from .contents import (
@@ -17,18 +19,22 @@ from .contents import (
     read_specification,
 )
 from .ensemble import Ensemble
-from .files import read_kind, read_record
+from .files import as_path, read_kind, read_record
 from .result import Fit
 
 
 def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble:
     """Reads a fit that ``fit.save`` wrote. Nothing in the file is executed.
 
+    The fit has the dtype that it was saved with, and predicts the same numbers, whatever torch's
+    default dtype is.
+
     Args:
         path: The file.
         model: The specification, needed if the fitted model had modules of your own in it.
 
     Raises:
+        InvalidArgumentError: If an argument is of another type, or ``model`` is needed.
         FitFileError: If the file is missing, damaged, or not a saved fit.
 
     Example:
@@ -50,7 +56,7 @@ def load_fit(path: str | Path, model: CopulaGNN | None = None) -> Fit | Ensemble
             type(model).__name__,
             "A saved fit has its data in it: load_fit(path) is enough.",
         )
-    path = Path(path)
+    path = as_path("path", path)
     if read_kind(path) != "ensemble":
         return _fit(path, read_record(path, "fit"), model)
     record = read_record(path, "ensemble")
@@ -90,6 +96,8 @@ def _fit(path: Path, record: Any, model: CopulaGNN | None) -> Fit:
         )
     try:
         built = (CopulaGNN(**specification) if model is None else model).build(data)
+        if torch.get_default_dtype() != data.y.dtype:  # of which the modules were made
+            built.to(data.y.dtype)
         built.load_state_dict(state)
         check_posterior(built, posterior, record["method"], diagnostics)
         json.dumps(built.specification())

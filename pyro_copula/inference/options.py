@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..crew import present_crew
 from ..errors import InvalidArgumentError
 from ..models import CopulaGNN, NodeData
+from ..models.data import read_mask
 from ..partitions import Partition
 from .training import Schedule
 
@@ -166,17 +169,35 @@ def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
     return Options(**chosen)
 
 
+def read_validation(validation: Any, data: NodeData, y: Tensor) -> Any:
+    """A share as it is; a mask as a boolean tensor, true at observed nodes only.
+
+    Args:
+        validation: What the call says.
+        data: The data, with all observed values.
+        y: The values at all nodes, those included that are not observed. A node without a value
+            may be in the mask, and does not count.
+    """
+    if not isinstance(validation, Tensor | np.ndarray | list | tuple):
+        return validation
+    chosen = read_mask("validation", validation, data.num_nodes)
+    outside = chosen & ~data.observed & ~torch.isnan(y.reshape(-1))
+    if bool(outside.any()):
+        raise InvalidArgumentError(
+            "validation",
+            "true at observed nodes only",
+            f"{int(outside.sum())} of its {int(chosen.sum())} nodes outside `observed`, the first "
+            f"of them node {int(outside.nonzero()[0])}",
+            "Pass observed=train_mask | val_mask: what is trained on is the observed nodes that "
+            "are not\n  for validation.",
+        )
+    return chosen
+
+
 def validation_nodes(validation: float | Tensor, data: NodeData, seed: int) -> Tensor:
     """The observed nodes that are held out of training, boolean ``(num_nodes,)``."""
     observed = data.observed
     if torch.is_tensor(validation):
-        if validation.dtype != torch.bool or validation.shape != observed.shape:
-            raise InvalidArgumentError(
-                "validation",
-                f"a share, or boolean of shape {tuple(observed.shape)}",
-                f"{validation.dtype} of shape {tuple(validation.shape)}",
-                "Pass a mask such as data.val_mask.",
-            )
         chosen = validation & observed
         if not bool(chosen.any()) or bool((chosen == observed).all()):
             raise InvalidArgumentError(
@@ -189,9 +210,9 @@ def validation_nodes(validation: float | Tensor, data: NodeData, seed: int) -> T
     if not _is_number(validation) or not 0 < validation < 1:
         raise InvalidArgumentError(
             "validation",
-            "a share strictly between 0 and 1, or a boolean tensor",
-            repr(validation),
-            "Use 0.2.",
+            "a share strictly between 0 and 1, or a boolean mask",
+            reprlib.repr(validation),
+            "Use 0.2, or a mask such as data.val_mask.",
         )
     known = observed.nonzero().squeeze(-1)
     count = min(max(1, round(float(validation) * len(known))), len(known) - 1)

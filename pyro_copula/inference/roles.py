@@ -73,7 +73,8 @@ def graph_roles(
     beside a network without the graph; correlation, if the copula gains beside the graph network.
 
     Args:
-        data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``.
+        data: A PyTorch Geometric ``Data`` with ``x``, ``edge_index`` and ``y``; see
+            :func:`pyro_copula.fit`.
         observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at. Without it,
             every value that is not NaN (and not held out).
         backbone: The network that sees the graph, as in :class:`~pyro_copula.CopulaGNN`. By

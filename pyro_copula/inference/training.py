@@ -203,7 +203,7 @@ def _step(
         finite = _finite_gradients(optimizer)
     history.losses.append(float(value.detach()))
     if finite:
-        optimizer.step()
+        _move(optimizer, epoch)
         return
     history.setbacks.append(epoch)
     if epoch == 0 or len(history.setbacks) > _MAX_SETBACKS:
@@ -212,6 +212,21 @@ def _step(
             "Check the scale of the features and values, or lower `lr`.",
         )
     good.restore(module, optimizer)
+
+
+def _move(optimizer: torch.optim.Optimizer, epoch: int) -> None:
+    """One step; an optimizer shows at the first one whether it can be had without more."""
+    try:
+        optimizer.step()
+    except (RuntimeError, TypeError) as error:
+        if epoch:
+            raise
+        raise InvalidArgumentError(
+            "optimizer",
+            "one for dense gradients, whose step needs no arguments",
+            f"{type(optimizer).__name__} ({error})",
+            "Use torch.optim.Adam, AdamW or SGD.",
+        ) from error
 
 
 def _backward(value: Tensor, epoch: int) -> bool:

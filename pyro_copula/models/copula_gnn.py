@@ -183,7 +183,8 @@ class CopulaGNN(Parameters):
         """A copy of this model with its modules made for these data.
 
         Args:
-            data: A PyTorch Geometric ``Data``, or :class:`NodeData`.
+            data: A PyTorch Geometric ``Data``, read by :meth:`NodeData.from_pyg`, or a
+                :class:`NodeData`.
             observed: Boolean, shape ``(num_nodes,)``: the values that may be looked at.
 
         Returns:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import reprlib
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnusedDataWarning
 from ..graph import Graph
+
+_WEIGHTS = (
+    "Pass as `precision` a module that returns a SparsePrecision with these weights, or\n  "
+    'precision="edge_regression" (EdgeRegressionPrecision), which learns weights from the features.'
+    "\n  Then, or if they do not matter: del data.edge_weight."
+)
+
+#: Values are refused if rounding moves one of them by more than this share of their spread.
+_ROUNDING = 0.01
+
+#: Of values that differ by less than this share of the largest, the spread itself is rounding.
+_CONSTANT = 1e-14
 
 
 @dataclass(frozen=True)
@@ -73,8 +88,14 @@ class NodeData:
 
         Args:
             data: Has ``edge_index`` and ``y``, and usually ``x``; ``y`` may be NaN where missing.
+                They are taken in torch's default dtype. ``edge_weight`` and ``edge_attr`` are not
+                used: all edges are alike.
             observed: Boolean, shape ``(num_nodes,)``; where False, ``y`` is not looked at.
             exposure: The name of the attribute with exposures.
+
+        Raises:
+            InvalidArgumentError: If something is missing or of another kind or shape, or if
+                rounding to the default dtype would blur the values.
         """
         if isinstance(data, cls):
             if observed is None:
@@ -91,7 +112,6 @@ class NodeData:
                 f"shape {tuple(y.shape)}",
                 "Fit one outcome at a time.",
             )
-        y = y.to(torch.get_default_dtype())
         n = len(y)
         x = getattr(data, "x", None)
         if torch.is_tensor(x) and x.dim() == 2 and len(x) > n:
@@ -102,8 +122,11 @@ class NodeData:
                 "Give every node a row and a value, NaN where the value is missing.",
             )
         graph = Graph.from_edge_index(_attribute(data, "edge_index"), num_nodes=n)
-        x = torch.zeros(n, 0) if x is None else _checked_features(x, n)
-        y = _checked_values(y, observed)
+        if _varies(getattr(data, "edge_weight", None)):
+            unused = UnusedDataWarning("edge_weight", "all edges are alike", _WEIGHTS)
+            warnings.warn(unused, stacklevel=3)
+        x = torch.zeros(n, 0) if x is None else _checked_features(_attribute(data, "x"), n)
+        y = _rounded(_checked_values(y.double(), observed))
         return cls(x, graph, y, _checked_exposure(data, exposure, n))
 
 
@@ -118,7 +141,19 @@ def _attribute(data: Any, name: str) -> Tensor:
             if value is None
             else f"Make it a tensor of numbers: data.{name} = torch.as_tensor(data.{name}).",
         )
+    if value.is_complex():
+        raise InvalidArgumentError(
+            f"data.{name}",
+            "real",
+            f"dtype {value.dtype}",
+            f"Use its real part, data.{name}.real, or its modulus, data.{name}.abs().",
+        )
     return value
+
+
+def _varies(weight: Any) -> bool:
+    """Whether there are weights, and not all the same."""
+    return torch.is_tensor(weight) and bool((weight != weight.flatten()[:1]).any())
 
 
 def _checked_features(x: Tensor, n: int) -> Tensor:
@@ -144,16 +179,7 @@ def _checked_features(x: Tensor, n: int) -> Tensor:
 
 def _checked_values(y: Tensor, observed: Tensor | None) -> Tensor:
     if observed is not None:
-        if not torch.is_tensor(observed):
-            observed = torch.as_tensor(observed)
-        if observed.dtype != torch.bool or observed.shape != y.shape:
-            raise InvalidArgumentError(
-                "observed",
-                f"boolean of shape ({len(y)},)",
-                f"{observed.dtype} of shape {tuple(observed.shape)}",
-                _advice_on_mask(observed, len(y)),
-            )
-        y = y.masked_fill(~observed, torch.nan)
+        y = y.masked_fill(~read_mask("observed", observed, len(y)), torch.nan)
     infinite = torch.isinf(y)
     if bool(infinite.any()):
         raise InvalidArgumentError(
@@ -172,16 +198,75 @@ def _checked_values(y: Tensor, observed: Tensor | None) -> Tensor:
     return y
 
 
-def _advice_on_mask(observed: Tensor, n: int) -> str:
+def _rounded(y: Tensor) -> Tensor:
+    """The values, of float64, in the default dtype, unless they differ too little for it."""
+    found = y.to(torch.get_default_dtype())
+    observed = ~torch.isnan(y)
+    seen, kept = y[observed], found[observed].double()
+    largest = seen.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    spread = (seen / largest).std(correction=0)
+    error = (kept / largest - seen / largest).abs().max()
+    if bool((error > _ROUNDING * spread) & (spread > _CONSTANT)):
+        raise InvalidArgumentError(
+            "data.y",
+            f"values that {found.dtype} can tell apart",
+            f"values of a size up to {float(largest):.4g} with a standard deviation of "
+            f"{float(spread * largest):.3g}, and rounding by up to {float(error * largest):.3g}",
+            "Call torch.set_default_dtype(torch.float64) first, or centre and scale the values.",
+        )
+    return found
+
+
+def read_mask(argument: str, mask: Any, n: int) -> Tensor:
+    """A mask of nodes, given as a tensor, an array or a list, as a boolean tensor.
+
+    Args:
+        argument: What the user calls it.
+        mask: The mask.
+        n: The number of nodes.
+
+    Example:
+        >>> read_mask("observed", [True, False], 2)
+        tensor([ True, False])
+    """
+    try:
+        found = mask if torch.is_tensor(mask) else torch.as_tensor(np.array(mask))
+    except (TypeError, ValueError, RuntimeError):  # text, or rows of different lengths
+        found = None
+    if found is not None and found.dtype == torch.bool and found.shape == (n,):
+        return found
+    raise InvalidArgumentError(
+        argument,
+        f"boolean of shape ({n},)",
+        reprlib.repr(mask) if found is None else f"{found.dtype} of shape {tuple(found.shape)}",
+        "Pass a mask such as data.train_mask."
+        if found is None
+        else _advice_on_mask(argument, found, n),
+    )
+
+
+def _advice_on_mask(argument: str, found: Tensor, n: int) -> str:
     """What to do about a mask that is none."""
-    if observed.dtype == torch.bool:
+    if found.dtype == torch.bool:
         return "Give every node an entry, also those whose value is NaN."
-    if observed.shape == (n,) and bool(((observed == 0) | (observed == 1)).all()):
-        return "Pass observed.bool()."
+    if found.shape == (n,) and bool(((found == 0) | (found == 1)).all()):
+        return f"Pass {argument}.bool()."
     return f"Numbers of nodes become a mask by torch.isin(torch.arange({n}), numbers)."
 
 
+def check_exposure(name: Any) -> None:
+    """Refuses an exposure that is no name of an attribute."""
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgumentError(
+            "exposure",
+            "the name of an attribute of the data, or None",
+            type(name).__name__,
+            'Set data.exposure = exposure, and pass exposure="exposure".',
+        )
+
+
 def _checked_exposure(data: Any, name: str | None, n: int) -> Tensor | None:
+    check_exposure(name)
     if name is None:
         return None
     exposure = _attribute(data, name).to(torch.get_default_dtype()).reshape(-1)

@@ -11,6 +11,7 @@ from ..distributions.scores import check_rule
 from ..errors import InvalidArgumentError
 from ..linalg import Iterative
 from ..nn.backbones import check_backbone
+from .data import check_exposure
 from .families import make_family
 from .mixed_family import MixedFamily
 from .precisions import read_precision
@@ -58,6 +59,7 @@ def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> Non
         value = arguments[name]
         if value is not None and not (_is_number(value) and value > 0):
             raise InvalidArgumentError(name, "a positive number or None", repr(value), "Use None.")
+    check_exposure(arguments["exposure"])
     check_size("batch_nodes", arguments["batch_nodes"])
     _check_discrete(arguments["discrete"], arguments["num_particles"])
 

@@ -163,11 +163,11 @@ def test_a_fit_with_an_own_module_needs_it_again(tmp_path):
 def test_predictions_condition_on_validation_nodes_too():
     data = example()
     mask = torch.zeros(60, dtype=torch.bool)
-    mask[:20] = True
+    mask[:20] = data.observed[:20]
     found = fit(
         CopulaGNN("linear", "normal", "car"), data, data.observed, validation=mask, schedule=SHORT
     )
-    assert found.settings["validation_nodes"] == int((mask & data.observed).sum())
+    assert found.settings["validation_nodes"] == int(mask.sum())
     assert torch.equal(found.model.data.observed, data.observed)
     assert len(found.predict().nodes) == 15
 
@@ -198,7 +198,10 @@ def another_graph():
         ({"validation": 1.5}, "`validation`"),
         ({"validation": "some"}, "`validation`"),
         ({"validation": torch.ones(3, dtype=torch.bool)}, "`validation`"),
-        ({"validation": torch.ones(60, dtype=torch.bool)}, "not all"),
+        ({"validation": example().observed}, "not all"),
+        ({"validation": torch.zeros(60, dtype=torch.bool)}, "found 0 of 45 observed nodes"),
+        ({"checkpoint": 3}, "`checkpoint` must be the path of a file, but found 3"),
+        ({"optimizer": torch.optim.SparseAdam}, "SparseAdam does not support dense .*\\n.* AdamW"),
         ({"restarts": 0}, "`restarts`"),
         ({"restarts": True}, "`restarts`"),
         ({"observed": torch.ones(60)}, "`observed`"),
