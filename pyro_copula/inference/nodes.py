@@ -19,24 +19,6 @@ Mask = Tensor | np.ndarray | Sequence[bool]
 Nodes = Mask | Sequence[int] | Sequence[str]
 
 
-def as_tensor(argument: str, given: Any, expected: str, hint: str) -> Tensor:
-    """A tensor, array, column of a table or list as a tensor.
-
-    Args:
-        argument: Its name, for the error if it is none of them.
-        given: What the user gave.
-        expected: What it should be, in words.
-        hint: What to do otherwise.
-    """
-    if torch.is_tensor(given):
-        return given
-    try:
-        # A copy, because torch cannot hold an array that is not writable.
-        return torch.as_tensor(np.array(given) if hasattr(given, "__array__") else given)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise InvalidArgumentError(argument, expected, type(given).__name__, hint) from error
-
-
 def read_nodes(nodes: Any, names: Sequence[str] | None, num_nodes: int | None) -> list[int]:
     """The numbers of some nodes.
 
@@ -101,7 +83,8 @@ def read_values(y: Any, nodes: Tensor, num_nodes: int | None) -> Tensor:
     Raises:
         InvalidArgumentError: Also if both are possible and differ.
     """
-    y = as_tensor("y", y, "one number for each node", "Pass a tensor, an array or a list.")
+    if not torch.is_tensor(y):
+        y = _read_numbers(y)
     if not y.is_floating_point():
         y = y.double()
     here = y.dim() == 1 and len(y) == len(nodes)
@@ -123,6 +106,20 @@ def read_values(y: Any, nodes: Tensor, num_nodes: int | None) -> Tensor:
         f"length {len(y)}" if y.dim() == 1 else f"shape {tuple(y.shape)}",
         "Give the true values in the order of `prediction.nodes`.",
     )
+
+
+def _read_numbers(y: Any) -> Tensor:
+    """An array, a column of a table or a list as a tensor."""
+    try:
+        # A copy, because torch cannot hold an array that is not writable.
+        return torch.as_tensor(np.array(y) if hasattr(y, "__array__") else y)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InvalidArgumentError(
+            "y",
+            "one number for each node",
+            type(y).__name__,
+            "Pass a tensor, an array or a list.",
+        ) from error
 
 
 def _plain(item: Any) -> Any:

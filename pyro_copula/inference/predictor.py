@@ -12,9 +12,10 @@ from torch import Tensor
 from ..diagnostics import Diagnosis
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..models import NodeData
+from ..models.data import read_mask
 from .diagnosing import diagnose_fit
 from .extrapolation import warn_if_far
-from .nodes import Mask, Nodes, as_tensor
+from .nodes import Mask, Nodes
 from .prediction import Prediction
 
 
@@ -132,12 +133,8 @@ def _each(laws: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
 
 
 def _checked_mask(given: Mask, observed: Tensor) -> Tensor:
-    given = as_tensor(
-        "given", given, '"observed", "none" or a boolean mask of nodes', 'Use given="observed".'
-    )
-    if given.dtype != torch.bool or given.shape != observed.shape:
-        found = f"{given.dtype} of shape {tuple(given.shape)}"
-    elif bool((given & ~observed).any()):
+    given = read_mask("given", given, len(observed))
+    if bool((given & ~observed).any()):
         found = f"a mask that is true at node {int((given & ~observed).nonzero()[0])}, not observed"
     elif not bool(given.any()):
         found = "a mask without any node"

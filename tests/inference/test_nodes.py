@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pyro_copula.errors import InvalidArgumentError
-from pyro_copula.inference.nodes import as_tensor, read_nodes, read_values
+from pyro_copula.inference.nodes import read_nodes, read_values
 
 NAMES = ["Ashe", "Bertie", "Hertford", "Wake"]
 MASK = torch.tensor([False, True, False, True])
@@ -72,16 +72,15 @@ def test_without_names():
         read_nodes(["Ashe"], None, 4)
 
 
-def test_an_array_that_cannot_be_written_to_is_copied():
-    array = np.array([True, False])
+def test_values_that_cannot_be_written_to_or_are_none():
+    array = np.array([1.0, 2.0])
     array.setflags(write=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert as_tensor("given", array, "a mask", "Pass one.").tolist() == [True, False]
-    given = torch.zeros(2)
-    assert as_tensor("y", given, "values", "Pass some.") is given
-    with pytest.raises(InvalidArgumentError, match="`y` must be values, but found list"):
-        as_tensor("y", [[1], [1, 2]], "values", "Pass some.")
+        assert read_values(array, torch.arange(2), 2).tolist() == [1.0, 2.0]
+    for y in ([[1], [1, 2]], "ab", None):
+        with pytest.raises(InvalidArgumentError, match="`y` must be one number for each node"):
+            read_values(y, torch.arange(2), 2)
 
 
 def test_the_length_of_values_says_what_they_are():

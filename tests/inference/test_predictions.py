@@ -87,12 +87,9 @@ def test_a_mask_may_be_an_array_or_a_list():
     ("options", "match"),
     [
         ({"given": "all"}, "`given`"),
-        ({"given": None}, "a boolean mask of nodes, but found NoneType"),
-        ({"given": ["a", "b"]}, "a boolean mask of nodes, but found list"),
-        (
-            {"given": [0, 2, 3]},
-            r"true at some observed nodes, but found torch.int64 of shape \(3,\)",
-        ),
+        ({"given": None}, r"`given` must be boolean of shape \(60,\), but found None"),
+        ({"given": ["a", "b"]}, r"boolean of shape \(60,\), but found \['a', 'b'\]"),
+        ({"given": [0, 2, 3]}, r"boolean of shape \(60,\), but found torch.int64 of shape \(3,\)"),
         ({"given": np.zeros(60, dtype=bool)}, "without any node"),
         ({"given": torch.ones(60)}, "boolean"),
         ({"given": torch.ones(60, dtype=torch.bool)}, "true at node 1, not observed"),
