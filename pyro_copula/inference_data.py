@@ -28,6 +28,7 @@ from torch import Tensor
 from ._version import __version__
 from .distributions import GraphNormal
 from .errors import InvalidArgumentError
+from .errors.counts import check_count
 from .inference import Ensemble, Fit
 
 #: arviz fits a Pareto tail to a fifth of the draws and wants five of them there.
@@ -273,18 +274,8 @@ def _check(fit: Any, num_samples: Any) -> None:
         raise InvalidArgumentError(
             "fit", "what pyro_copula.fit returns", type(fit).__name__, "Fit the model first."
         )
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int):
-        found: Any = repr(num_samples)
-    elif num_samples < _MIN_SAMPLES:
-        found = num_samples
-    else:
-        return
-    raise InvalidArgumentError(
-        "num_samples",
-        f"an integer from {_MIN_SAMPLES} on",
-        f"{found}",
-        "arviz fits a Pareto tail to the draws; the default is 1000.",
-    )
+    hint = "arviz fits a Pareto tail to the draws; the default is 1000."
+    check_count("num_samples", num_samples, hint, least=_MIN_SAMPLES)
 
 
 def _known_names(fit: Fit | Ensemble) -> Sequence[Any] | None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import CalibrationError, InvalidArgumentError
+from ..errors.counts import check_count
 from ..parallel import run_each
 from .records import Records
 from .replication import Setup, replication_seed, run_replication, simulate
@@ -122,8 +123,8 @@ def simulation_based_calibration(
     thin = thin if thin is not None else (_NUTS_THIN if sampler is None else 1)
     counts = {"num_simulations": num_simulations, "num_draws": num_draws, "thin": thin}
     for name, value, usual in zip((*counts, "jobs"), (*counts.values(), jobs), (200, 99, 3, 1)):
-        _check_count(name, value, usual)
-    _check_count("seed", seed, 0, least=0)
+        check_count(name, value, f"Use {usual}.")
+    check_count("seed", seed, "Use 0.", least=0)
     setup = Setup(
         model=model,
         args=tuple(args),
@@ -288,9 +289,3 @@ def _foreign(found: str) -> InvalidArgumentError:
 
 def _names(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
-
-
-def _check_count(argument: str, value: Any, usual: int, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        expected = "a positive integer" if least else "an integer from 0 on"
-        raise InvalidArgumentError(argument, expected, repr(value), f"Use {usual}.")

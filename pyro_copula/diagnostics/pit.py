@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
+from ..errors.counts import check_count
 from .uniformity import checked_reference, checked_residuals
 
 #: The levels of a coverage curve: 5% to 95%.
@@ -140,8 +141,7 @@ def pit_histogram(
         >>> pit_histogram(u**2).outside.tolist()[:4]
         [True, False, False, False]
     """
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
-        raise InvalidArgumentError("bins", "an integer from 2 on", repr(bins), "Use 10.")
+    check_count("bins", bins, "Use 10.", least=2)
     u, known = checked_residuals(u)
     _check_band(band)
     if reference is None:

@@ -29,6 +29,7 @@ from torch import Tensor
 from ..distributions import GaussianCopula, GraphNormal
 from ..distributions.leave_one_out import LeaveOneOut, value_scores
 from ..errors import InvalidArgumentError, MidpointWarning
+from ..errors.counts import check_count
 from ..special import log_ndtr, ndtri_exp
 
 KINDS = ("marginal", "conditional")
@@ -107,8 +108,7 @@ def own_seed(seed: int, purpose: str) -> int:
     Data are often drawn after ``torch.manual_seed(0)``. Random numbers from that very seed would be
     those behind the data, and the residuals anything but random.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidArgumentError("seed", "a whole number from 0 on", repr(seed), "Use seed=0.")
+    check_count("seed", seed, "Use seed=0.", least=0)
     return int(np.random.SeedSequence([seed, *purpose.encode()]).generate_state(1)[0])
 
 

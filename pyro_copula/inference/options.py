@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..crew import present_crew
 from ..errors import InvalidArgumentError
+from ..errors.counts import check_count
 from ..models import CopulaGNN, NodeData
 from ..models.data import read_mask
 from ..partitions import Partition
@@ -140,7 +141,7 @@ def resolve(model: CopulaGNN, given: Mapping[str, Any], alone: bool) -> Options:
         ("num_warmup", 300, 1),
         ("num_chains", 2, 1),
     ):
-        _check_count(name, chosen[name], usual, least)
+        chosen[name] = check_count(name, chosen[name], f"Use {usual}.", least=least)
     if not isinstance(chosen["schedule"], Schedule):
         raise InvalidArgumentError(
             "schedule",
@@ -256,7 +257,7 @@ def _check_blocks(partition: Any, blocks_per_step: Any, method: str) -> None:
             f"fit.refit({method!r}): a posterior is that of the whole likelihood.",
         )
     if blocks_per_step is not None:
-        _check_count("blocks_per_step", blocks_per_step, 1, 1)
+        check_count("blocks_per_step", blocks_per_step, "Use 1.")
 
 
 def _rates(lr: Any) -> tuple[float, ...]:
@@ -272,12 +273,6 @@ def _number(argument: str, value: Any, hint: str, zero: bool = False) -> float:
         expected = "finite and not negative" if zero else "positive and finite"
         raise InvalidArgumentError(argument, expected, repr(value), hint)
     return float(value)
-
-
-def _check_count(argument: str, value: Any, usual: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        expected = "a positive integer" if least else "an integer from 0 on"
-        raise InvalidArgumentError(argument, expected, repr(value), f"Use {usual}.")
 
 
 def _is_number(value: Any) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..diagnostics import Diagnosis
 from ..errors import InvalidArgumentError, MidpointWarning
+from ..errors.counts import check_count
 from ..models import NodeData
 from ..models.data import read_mask
 from .diagnosing import diagnose_fit
@@ -60,10 +61,7 @@ class Predictor:
             at most 200 draws, evenly thinned. An ``ExtrapolationWarning`` says
             if a mean is far beyond every observed value.
         """
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
-            raise InvalidArgumentError(
-                "num_samples", "a positive integer", repr(num_samples), "Use 1000."
-            )
+        check_count("num_samples", num_samples, "Use 1000.")
         data = self._data
         with torch.no_grad(), warnings.catch_warnings():
             # Predictions suffer little from the midpoint rule, and the fit has said so.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
+from ..errors.counts import check_count
 from ..errors.spelling import did_you_mean
 from ..models import CopulaGNN, NodeData
 from ..models.families import automatic_family
@@ -125,7 +126,8 @@ def graph_roles(
         {**options, "nugget": nugget, "discrete": discrete, "refine": refine}
     )
     _check_networks(backbone, baseline, precision, options)
-    _check_counts(folds=folds, jobs=jobs)
+    check_count("folds", folds, "Use 5.")
+    check_count("jobs", jobs, "Use 1.")
     if held_out is not None:
         observed = _observed_beside(data, observed, held_out)
     nodes = _read(data, observed, held_out, for_model.get("exposure"))
@@ -192,13 +194,6 @@ def _check_networks(backbone: Any, baseline: Any, precision: Any, options: Any) 
                 repr(options[name]),
                 "Every model would see the graph, or its parts would be set twice.",
             )
-
-
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            usual = 5 if name == "folds" else 1
-            raise InvalidArgumentError(name, "a positive integer", repr(value), f"Use {usual}.")
 
 
 def _observed_beside(data: Any, observed: Tensor | None, held_out: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 
 from ..crew import present_crew
 from ..errors import InvalidArgumentError, TrainingError
+from ..errors.counts import check_count
 from .checkpoint import NOWHERE, Slot, random_state, set_random_state
 from .contents import check_training_state
 from .history import History
@@ -52,11 +53,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "check_every", "patience", "save_every"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidArgumentError(
-                    name, "a positive integer", repr(value), f"Use {getattr(Schedule, name)}."
-                )
+            value = check_count(name, getattr(self, name), f"Use {getattr(Schedule, name)}.")
+            object.__setattr__(self, name, value)
         if not 0 <= self.tolerance < math.inf:
             raise InvalidArgumentError(
                 "tolerance", "finite and not negative", repr(self.tolerance), "Use 1e-5."

@@ -130,7 +130,7 @@ class CopulaGNN(Parameters):
         if isinstance(backend, Mapping):
             backend = Iterative.from_changed(backend)
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        arguments |= {k: bool(v) for k, v in arguments.items() if isinstance(v, np.bool_)}
+        arguments |= {k: v.item() for k, v in arguments.items() if isinstance(v, np.generic)}
         chosen = find_recipe(recipe)
         #: Arguments of :func:`pyro_copula.fit` that the recipe sets.
         self.fit_defaults: dict[str, Any] = dict(chosen.fit)

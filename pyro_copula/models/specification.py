@@ -9,6 +9,7 @@ from ..batches import check_size
 from ..distributions.exact import check_particles
 from ..distributions.scores import check_rule
 from ..errors import InvalidArgumentError
+from ..errors.counts import check_count
 from ..linalg import Iterative
 from ..nn.backbones import check_backbone
 from .data import check_exposure
@@ -74,9 +75,7 @@ def _check_sizes(arguments: Mapping[str, Any], given: Collection[str]) -> None:
                 'Set it inside your module, or use a backbone by name such as "sage".',
             )
     for name in ("hidden_channels", "num_layers"):
-        value = arguments[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidArgumentError(name, "a positive integer", repr(value), "Use the default.")
+        check_count(name, arguments[name], "Use the default.")
     dropout = arguments["dropout"]
     if not (_is_number(dropout) and 0 <= dropout < 1):
         raise InvalidArgumentError(

@@ -6,13 +6,11 @@ seconds.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import torch
 
 from ..errors import InvalidArgumentError, PyroCopulaError
+from ..errors.counts import check_count
 from ..graph import Graph
 
 #: Rounds of repair after which a random graph is given up; a handful is usual.
@@ -30,8 +28,8 @@ def grid_graph(rows: int, columns: int) -> Graph:
         >>> grid_graph(2, 3).edges.tolist()
         [[0, 1], [0, 3], [1, 2], [1, 4], [2, 5], [3, 4], [4, 5]]
     """
-    _check_count("rows", rows, 1)
-    _check_count("columns", columns, 1)
+    check_count("rows", rows, "Pass 1 or more.")
+    check_count("columns", columns, "Pass 1 or more.")
     node = np.arange(rows * columns).reshape(rows, columns)
     across = np.stack([node[:, :-1].ravel(), node[:, 1:].ravel()], axis=1)
     down = np.stack([node[:-1].ravel(), node[1:].ravel()], axis=1)
@@ -69,8 +67,8 @@ def power_law_graph(num_nodes: int, edges_per_node: int, seed: int = 0) -> Graph
         Batagelj and Brandes, Efficient generation of large random networks, Phys. Rev. E 2005.
     """
     m = edges_per_node
-    _check_count("edges_per_node", m, 1)
-    _check_count("num_nodes", num_nodes, m + 1)
+    check_count("edges_per_node", m, "Pass 1 or more.")
+    check_count("num_nodes", num_nodes, f"Pass {m + 1} or more.", least=m + 1)
     generator = _generator(seed)
     # Edge e joins ends[2 e], the newer node, to ends[2 e + 1], the older one.
     newer = np.concatenate([np.arange(1, m + 1), np.repeat(np.arange(m + 1, num_nodes), m)])
@@ -107,8 +105,8 @@ def random_regular_graph(num_nodes: int, degree: int, seed: int = 0) -> Graph:
     References:
         McKay and Wormald, Uniform generation of random regular graphs of moderate degree, 1990.
     """
-    _check_count("num_nodes", num_nodes, 1)
-    _check_count("degree", degree, 0)
+    check_count("num_nodes", num_nodes, "Pass 1 or more.")
+    check_count("degree", degree, "Pass 0 or more.", least=0)
     if degree >= num_nodes or num_nodes * degree % 2:
         raise InvalidArgumentError(
             "degree",
@@ -212,7 +210,7 @@ def _codes(edges: np.ndarray, num_nodes: int) -> np.ndarray:
 
 
 def _generator(seed: int) -> torch.Generator:
-    _check_count("seed", seed, 0)
+    check_count("seed", seed, "Pass 0 or more.", least=0)
     return torch.Generator().manual_seed(int(seed))
 
 
@@ -222,15 +220,6 @@ def _uniform(size: int, generator: torch.Generator) -> np.ndarray:
 
 def _permutation(size: int, generator: torch.Generator) -> np.ndarray:
     return torch.randperm(size, generator=generator).numpy()
-
-
-def _check_count(argument: str, value: Any, least: int, most: float = math.inf) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        to = f" to {most}" if most < math.inf else ""
-        raise InvalidArgumentError(
-            argument, f"a whole number from {least}{to}", repr(value), f"Pass {least} or more."
-        )
 
 
 def _gave_up(function: str) -> PyroCopulaError:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors.counts import check_count
 from ..graph import Graph
-from .graphs import _check_count
 from .settings import (
     SETTINGS,
     _check_choice,
@@ -63,7 +63,7 @@ def published_setting(
     """
     _check_choice("setting", setting, SETTINGS)
     _check_positive(sigma2=sigma2, tau=tau, gamma=gamma)
-    _check_count("seed", seed, 0, LARGEST_SEED)
+    check_count("seed", seed, "Pass 0 or more.", least=0, most=LARGEST_SEED)
     generator = np.random.RandomState(int(seed))
     x = generator.normal(size=(NUM_NODES, NUM_FEATURES))
     graph_weight = generator.normal(size=(NUM_FEATURES, NUM_FEATURES))
@@ -79,7 +79,7 @@ def published_setting(
         laplacian = np.diag(adjacency.sum(0)) - adjacency
         covariance = tau * np.linalg.inv(laplacian + gamma * np.eye(NUM_NODES))
     if noise_seed is not None:
-        _check_count("noise_seed", noise_seed, 0, LARGEST_SEED)
+        check_count("noise_seed", noise_seed, "Pass 0 or more.", least=0, most=LARGEST_SEED)
         generator = np.random.RandomState(int(noise_seed))
     y = generator.multivariate_normal(mean.numpy(), covariance)
     truth = {"setting": setting, "family": "normal", "seed": seed}

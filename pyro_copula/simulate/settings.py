@@ -29,9 +29,10 @@ from torch import Tensor
 
 from .. import marginals
 from ..errors import InvalidArgumentError
+from ..errors.counts import check_count
 from ..graph import Graph
 from ..precision import LaplacianPrecision
-from .graphs import _check_count, _generator
+from .graphs import _generator
 
 SETTINGS = ("a", "b", "c")
 FAMILIES = ("normal", "poisson", "negative_binomial")
@@ -197,8 +198,8 @@ def _latent_space_graph(
     dtype: torch.dtype | None = None,
 ) -> LatentSpaceGraph:
     for name, value in (("num_features", num_features), ("latent_dim", latent_dim)):
-        _check_count(name, value, 1)
-    _check_count("num_nodes", num_nodes, 1)
+        check_count(name, value, "Pass 1 or more.")
+    check_count("num_nodes", num_nodes, "Pass 1 or more.")
     count = _undirected_count(num_nodes, num_edges, edge_count)
     x = torch.randn((num_nodes, num_features), dtype=torch.float64, generator=generator)
     weight = torch.randn((num_features, latent_dim), dtype=torch.float64, generator=generator)
@@ -209,7 +210,7 @@ def _latent_space_graph(
 
 def _undirected_count(num_nodes: int, num_edges: int, edge_count: str) -> int:
     _check_choice("edge_count", edge_count, EDGE_COUNTS)
-    _check_count("num_edges", num_edges, 0)
+    check_count("num_edges", num_edges, "Pass 0 or more.", least=0)
     count = num_edges if edge_count == "undirected" else (num_edges - num_nodes) // 2
     if not 0 <= count <= num_nodes * (num_nodes - 1) // 2:
         undirected = edge_count == "undirected"
