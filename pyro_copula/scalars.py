@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import constraints
 
 from .errors import ParameterRangeError
 
@@ -23,7 +24,8 @@ class Constrained(nn.Module):
     checks that value and gives it back, so that Pyro samples can take its place.
     """
 
-    #: The range in words.
+    #: The range, and the range in words.
+    support: constraints.Constraint
     expected: str
     hint: str
 
@@ -50,10 +52,12 @@ class Constrained(nn.Module):
         return value
 
     def set_(self, value: Any) -> None:
-        """Moves the held value to ``value``, in place."""
+        """Moves the held value to ``value``, in place, or as near as its dtype has one inside."""
         with torch.no_grad():
             value = self(torch.as_tensor(value, dtype=torch.float64))
-            self.raw.copy_(self._inverse(value))
+            self.raw.copy_(self._inverse(value)).nan_to_num_()
+            while not bool(self._inside(self())):
+                self.raw.mul_(0.99)
 
     def freeze(self) -> None:
         """Makes the held value a buffer: no optimiser moves it any more."""
@@ -79,6 +83,7 @@ class Constrained(nn.Module):
 class Positive(Constrained):
     """A positive scalar, the exponential of its raw value."""
 
+    support = constraints.positive
     expected = "positive and finite"
     hint = "Give it a prior on the positive reals, such as dist.LogNormal or dist.Gamma."
 
@@ -95,6 +100,7 @@ class Positive(Constrained):
 class Correlation(Constrained):
     """A scalar strictly between -1 and 1, the hyperbolic tangent of its raw value."""
 
+    support = constraints.interval(-1.0, 1.0)
     expected = "strictly between -1 and 1"
     hint = (
         "At -1 and 1 the precision is singular; a prior such as dist.Uniform(-1, 1) stays inside."
@@ -113,6 +119,7 @@ class Correlation(Constrained):
 class Proportion(Constrained):
     """A scalar strictly between 0 and 1, the logistic function of its raw value."""
 
+    support = constraints.unit_interval
     expected = "strictly between 0 and 1"
     hint = "Give it a prior on the unit interval, such as dist.Beta(2, 2)."
 
@@ -129,6 +136,7 @@ class Proportion(Constrained):
 class Real(Constrained):
     """Any finite scalar."""
 
+    support = constraints.real
     expected = "finite"
     hint = "Give it a prior on the real line, such as dist.Normal(0, 1)."
 

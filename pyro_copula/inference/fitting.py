@@ -112,7 +112,11 @@ def fit(
             validation score, which hardly depends on some of them, and leaves those near where
             they started: refine if the dependence itself is the question. False by default,
             because a flexible network fits the observed nodes better than the missing ones.
-        guide: For ``"svi"``: makes the guide from the model; AutoNormal by default.
+        guide: For ``"svi"``: a class of pyro.infer.autoguide (AutoNormal by default), a function
+            of the Pyro program that makes a guide, or a guide written by hand: a function of the
+            values (NaN where they are missing), or a module, that draws every global parameter at
+            a site of its name. What it calls ``pyro.param`` is learnt, from its initial value.
+            AutoLaplaceApproximation moves to the mode and is widened there.
         num_draws: For ``"svi"`` and ``"nuts"``: posterior draws (per chain). A prediction mixes
             at most 200 of all of them, evenly thinned.
         num_warmup: For ``"nuts"``: warm-up steps per chain.
@@ -147,6 +151,29 @@ def fit(
         >>> found = pc.fit(model, data, observed, schedule=pc.Schedule(max_epochs=50))
         >>> found.predict().nodes[:3]
         tensor([ 0, 10, 20])
+
+        Guides: one made with options, and one written by hand.
+
+        >>> import pyro
+        >>> from pyro.infer.autoguide import AutoMultivariateNormal
+        >>> options = {"schedule": pc.Schedule(max_epochs=20), "num_draws": 100}
+        >>> found = pc.fit(
+        ...     model,
+        ...     data,
+        ...     observed,
+        ...     "svi",
+        ...     guide=lambda program: AutoMultivariateNormal(program, init_scale=0.05),
+        ...     **options,
+        ... )
+        >>> positive = pyro.distributions.constraints.positive
+        >>> def guide(y):
+        ...     for name in ("tau", "gamma"):
+        ...         loc = pyro.param(f"{name}_loc", torch.tensor(0.0))
+        ...         scale = pyro.param(f"{name}_scale", torch.tensor(0.1), constraint=positive)
+        ...         pyro.sample(name, pyro.distributions.LogNormal(loc, scale))
+        >>> found = pc.fit(model, data, observed, "svi", guide=guide, **options)
+        >>> found.posterior["tau"].shape
+        torch.Size([1, 100])
     """
     models = _models(model, method, start)
     given = {
@@ -200,8 +227,9 @@ def fit(
         fits: list[Fit] = []
         for k, one in enumerate(turns):
             own = replace(options, seed=options.seed + SEED_STEP * k)
-            name = f"restart {k}"
-            fits.append(Job(one, nodes, own, start, store, name, names, anew=k >= first).run())
+            job = Job(one, nodes, own, start, store, f"restart {k}", names, anew=k >= first)
+            with pyro.get_param_store().scope():  # a guide would take up those of the one before
+                fits.append(job.run())
             if fits[-1].interrupted:
                 break
     with torch.no_grad():

@@ -17,13 +17,14 @@ from ..models import CopulaGNN, NodeData
 from ..models.redraw import redrawn
 from ..scalars import Constrained
 from .checkpoint import Checkpoint, Slot
+from .guides import guide_draws, guide_median, make_guide
 from .minibatches import Minibatches
 from .nuts import sample_posterior
 from .options import Options, validation_nodes
 from .potential import refine_
 from .result import Fit
 from .training import History, train
-from .variational import fit_posterior, guide_draws, make_guide
+from .variational import fit_posterior
 
 
 class _Candidate(NamedTuple):
@@ -96,11 +97,11 @@ class Job:
             diagnostics["posterior"] = bound if second.converged else second.verdict
             diagnostics["interrupted"] = second.verdict if second.interrupted else ""
         pyro.set_rng_seed(self.options.seed)
-        return guide_draws(best.guide, self.data.y, self.options.num_draws), diagnostics
+        return guide_draws(best.guide, best.model, self.options.num_draws), diagnostics
 
     @staticmethod
     def _hold(model: CopulaGNN, guide: Any) -> None:
-        model.set_site_values_({k: v.detach() for k, v in guide.median().items()})
+        model.set_site_values_(guide_median(guide, model))
 
     def _slot(self, *name: Any) -> Slot:
         return self.checkpoint.slot(self.name, *name)
@@ -151,7 +152,7 @@ class Job:
         def score() -> float:
             model.eval()
             with torch.no_grad():
-                values = {} if guide is None else guide.median()
+                values = {} if guide is None else guide_median(guide, model)
                 conditional = model.joint(**values).condition(y)
                 truth = self.data.y[conditional.nodes]
                 return float((options.judge or _log_score)(conditional, truth))

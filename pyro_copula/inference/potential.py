@@ -27,26 +27,25 @@ class Potential:
         model: The model, built and with its network fitted.
         density: ``"posterior"``, of the unconstrained vector, as NUTS needs it; ``"map"``: the
             same of the parameters themselves, whose mode is another one; ``"mle"``: the likelihood
-            alone, of the global parameters alone.
+            alone, of the global parameters alone, over the whole range of each.
     """
 
     def __init__(self, model: CopulaGNN, density: str = "posterior") -> None:
         self.model, self.density = model, density
         self.y = model.data.y
-        self.priors = model.priors
-        if density == "mle":
-            self.priors.pop("last_layer", None)
-        self.transforms = {name: biject_to(prior.support) for name, prior in self.priors.items()}
+        self.priors = {} if density == "mle" else model.priors
+        ranges = model.scalars if density == "mle" else self.priors
+        self.transforms = {name: biject_to(one.support) for name, one in ranges.items()}
         self.evaluations = 0
         with torch.no_grad():
             if "last_layer" in self.priors:
                 self.fixed: dict[str, Any] = {"hidden": model.hidden()}
             else:
                 self.fixed = {"outputs": model.outputs()}
-            held = model.site_values()
-            parts = {name: self.transforms[name].inv(held[name]) for name in self.priors}
+            start = model.site_values() if density == "mle" else model.start_values()
+            parts = {name: way.inv(start[name]) for name, way in self.transforms.items()}
         self._shapes = {name: part.shape for name, part in parts.items()}
-        #: The held values.
+        #: The held values, or points inside the support of the priors.
         self.start = torch.cat([part.reshape(-1) for part in parts.values()])
 
     def __call__(self, u: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ class Potential:
         for name, part in self._split(u).items():
             transform = self.transforms[name]
             values[name] = value = transform(part)
-            if self.density != "mle":
+            if name in self.priors:
                 total = total + self.priors[name].log_prob(value).sum()
             if self.density == "posterior":
                 total = total + transform.log_abs_det_jacobian(part, value).sum()
@@ -157,7 +156,7 @@ def refine_(model: CopulaGNN, density: str) -> None:
         model: The model, built and with its network fitted.
         density: ``"map"`` or ``"mle"``; see :class:`Potential`.
     """
-    if not model.priors:
+    if not (model.scalars if density == "mle" else model.priors):
         return
     with pyro.validation_enabled(False):
         potential = Potential(model, density)

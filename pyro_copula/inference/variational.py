@@ -1,4 +1,4 @@
-"""Guides: what MAP and SVI move in place of the sampled parameters.
+"""The second stage of SVI: the guide alone, on all observed values.
 
 SVI has two stages. The first trains network and guide together, and stops by validation score as
 every fit does. The second keeps the network and moves the guide alone, on *all* observed values,
@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pyro
 import torch
 from pyro.infer import Trace_ELBO
-from pyro.infer.autoguide import AutoDelta, AutoNormal
-from pyro.infer.autoguide.initialization import init_to_value
 from torch import Tensor, nn
 
-from ..errors import InvalidArgumentError
 from ..models import CopulaGNN
 from .checkpoint import Slot
 from .options import Options
@@ -30,35 +26,6 @@ from .training import History, Schedule, train
 _PARTICLES = 20
 _RATES = (1.0, 0.3, 0.1)
 _SCHEDULE = Schedule(max_epochs=1500, check_every=25, patience=6, tolerance=0.01, save_every=1)
-
-
-def make_guide(model: CopulaGNN, options: Options) -> Any:
-    """The guide of a method, started at the values that the model holds.
-
-    Raises:
-        InvalidArgumentError: If the user's own is not an automatic guide.
-    """
-    if not model.priors:
-        raise InvalidArgumentError(
-            "method",
-            '"mle" for a model without global parameters',
-            repr(options.method),
-            'Use method="mle", or a precision or family with parameters.',
-        )
-    if options.guide is None:
-        kind = AutoNormal if options.method == "svi" else AutoDelta
-        guide = kind(model.model, init_loc_fn=init_to_value(values=model.site_values()))
-    else:
-        guide = options.guide(model.model)
-    if not isinstance(guide, nn.Module) or not hasattr(guide, "median"):
-        raise InvalidArgumentError(
-            "guide",
-            "a function of the model that makes an automatic guide",
-            type(guide).__name__,
-            "Pass a class such as pyro.infer.autoguide.AutoMultivariateNormal.",
-        )
-    guide(model.data.y)  # makes its parameters
-    return guide
 
 
 def fit_posterior(
@@ -107,10 +74,3 @@ def fit_posterior(
         if history.interrupted:
             break
     return history
-
-
-def guide_draws(guide: Any, y: Tensor, count: int) -> dict[str, Tensor]:
-    """Draws from a guide, each ``(1, count, ...)``: one chain."""
-    with torch.no_grad():
-        rows = [guide(y) for _ in range(count)]
-    return {name: torch.stack([row[name] for row in rows])[None] for name in rows[0]}

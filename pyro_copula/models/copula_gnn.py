@@ -30,7 +30,7 @@ from .family import MarginalFamily
 from .features import Features
 from .parameters import Parameters, not_built
 from .precisions import Independent, make_precision
-from .priors import Priors, read_prior
+from .priors import read_priors
 from .recipes import DEFAULT, find_recipe, resolve
 from .specification import SIZES, check_arguments, describe, specification
 
@@ -72,7 +72,8 @@ class CopulaGNN(Parameters):
             :class:`~pyro_copula.GaussianCopula`.
         num_particles: Of the exact rule.
         tail_clip: See :class:`~pyro_copula.GaussianCopula`.
-        priors: Priors in place of the default ones, by name.
+        priors: Priors in place of the default ones, by name; each the law of one number. They do
+            not enter maximum likelihood.
         last_layer_prior: The standard deviation of independent normal priors on the weights and
             biases of the network's last layer (a linear skip included): they become the site
             ``"last_layer"``. Without it the whole network is at its estimate.
@@ -136,7 +137,7 @@ class CopulaGNN(Parameters):
         self.fit_defaults: dict[str, Any] = dict(chosen.fit)
         self.arguments = resolve(chosen, arguments)
         self._given = {k: v for k, v in arguments.items() if v is not DEFAULT}
-        self.given_priors = Priors({k: read_prior(k, p) for k, p in (priors or {}).items()})
+        self.given_priors = read_priors(priors)
         self.last_layer_prior = last_layer_prior
         self._data: NodeData | None = None
         check_arguments(self.arguments, self._given)

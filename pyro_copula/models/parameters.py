@@ -16,7 +16,7 @@ from ..scalars import Constrained, Proportion
 from .continuous_families import NormalFamily
 from .family import MarginalFamily
 from .precisions import PrecisionPart
-from .priors import Priors, default_prior
+from .priors import Priors, default_prior, start_inside
 
 #: The parts of a model that are made when it meets its data.
 _BUILT = ("family", "feature_maker", "backbone", "precision", "nugget")
@@ -114,6 +114,15 @@ class Parameters(PyroModule):
         if self.last_layer_prior is not None:
             values["last_layer"] = self.last_layer()
         return values
+
+    def start_values(self) -> dict[str, Tensor]:
+        """Where to start with the priors: the held values, as far as the priors allow them.
+
+        Returns:
+            The values by name, each inside the support of its prior.
+        """
+        priors, held = self.priors, self.site_values()
+        return {name: start_inside(name, priors[name], value) for name, value in held.items()}
 
     def set_site_values_(self, values: Mapping[str, Tensor]) -> None:
         """Replaces held values by those of these sites, in place.

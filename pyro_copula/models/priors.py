@@ -7,12 +7,15 @@ Replace any of them with ``CopulaGNN(..., priors={"rho": dist.Beta(18, 2)})``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import pyro.distributions as dist
 import torch
 from pyro.distributions import constraints, transforms
+from torch import Tensor
+from torch.distributions import biject_to
 
 from ..errors import InvalidArgumentError
 from ..scalars import Constrained, Correlation, Positive, Proportion
@@ -36,14 +39,39 @@ class SignedBeta(dist.TransformedDistribution):
     }
     support = constraints.interval(-1.0, 1.0)
 
-    def __init__(self, concentration1: float, concentration0: float) -> None:
-        self.concentration1 = torch.as_tensor(concentration1)
-        self.concentration0 = torch.as_tensor(concentration0)
+    def __init__(self, concentration1: float | Tensor, concentration0: float | Tensor) -> None:
+        self.concentration1, self.concentration0 = torch.broadcast_tensors(
+            torch.as_tensor(concentration1), torch.as_tensor(concentration0)
+        )
         super().__init__(
             dist.Beta(self.concentration1, self.concentration0),
             [transforms.AffineTransform(-1.0, 2.0)],
             validate_args=False,
         )
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same law with a larger batch shape.
+
+        Args:
+            batch_shape: The new batch shape.
+
+        Returns:
+            The expanded law.
+        """
+        new = self._get_checked_instance(SignedBeta, _instance)
+        new.concentration1 = self.concentration1.expand(batch_shape)
+        new.concentration0 = self.concentration0.expand(batch_shape)
+        return super().expand(batch_shape, _instance=new)
+
+    @property
+    def mean(self) -> Tensor:
+        """That of the beta law, stretched."""
+        return 2 * self.base_dist.mean - 1
+
+    @property
+    def variance(self) -> Tensor:
+        """That of the beta law, stretched."""
+        return 4 * self.base_dist.variance
 
     def __repr__(self) -> str:
         return show_prior(self)
@@ -103,8 +131,8 @@ def default_prior(name: str, scalar: Constrained | None = None) -> Any:
     - ``gate``: Beta(1, 4), few zeros beyond those of the law itself; the typical share if the
       network gives every node its own.
 
-    A parameter of the user's own, which no name here fits, gets a prior of its range: LogNormal(0,
-    1), SignedBeta(1, 1), Uniform(0, 1) or Normal(0, 1).
+    A parameter of the user's own, which no name here fits, or whose range is another one, gets a
+    prior of its range: LogNormal(0, 1), SignedBeta(1, 1), Uniform(0, 1) or Normal(0, 1).
 
     Args:
         name: The name of the parameter.
@@ -116,7 +144,9 @@ def default_prior(name: str, scalar: Constrained | None = None) -> Any:
     """
     fitting = [key for key in _PRIORS if name == key or name.endswith(f"_{key}")]
     if fitting:
-        return _PRIORS[max(fitting, key=len)]()
+        prior = _PRIORS[max(fitting, key=len)]()
+        if scalar is None or _ends(prior.support) == _ends(scalar.support):
+            return prior
     if isinstance(scalar, Positive):
         return dist.LogNormal(0.0, 1.0)
     if isinstance(scalar, Correlation):
@@ -124,6 +154,31 @@ def default_prior(name: str, scalar: Constrained | None = None) -> Any:
     if isinstance(scalar, Proportion):
         return dist.Uniform(0.0, 1.0)
     return dist.Normal(0.0, 1.0)
+
+
+def _ends(support: Any) -> tuple[float, float]:
+    """The ends of a range of numbers."""
+    lower, upper = (
+        getattr(support, "lower_bound", -math.inf),
+        getattr(support, "upper_bound", math.inf),
+    )
+    return float(lower), float(upper)
+
+
+def read_priors(priors: Any) -> Priors:
+    """The priors that the user gives, checked as far as they can be without data.
+
+    Args:
+        priors: By name, each as :func:`read_prior` takes it; or None.
+    """
+    if priors is not None and not isinstance(priors, Mapping):
+        raise InvalidArgumentError(
+            "priors",
+            "a dictionary of distributions by the name of a global parameter",
+            f"a {type(priors).__name__}",
+            'Pass priors={"rho": dist.Beta(18, 2)}, or None for the default ones.',
+        )
+    return Priors({name: read_prior(name, prior) for name, prior in (priors or {}).items()})
 
 
 def read_prior(name: str, prior: Any) -> Any:
@@ -147,7 +202,69 @@ def read_prior(name: str, prior: Any) -> Any:
             repr(prior),
             "Pass an object such as dist.Beta(18, 2).",
         )
+    vector = name == "last_layer"  # the one that is no single number
+    if prior.batch_shape or (prior.event_shape and not vector):
+        raise InvalidArgumentError(
+            f"priors[{name!r}]",
+            f"one law of one {'vector' if vector else 'number'}",
+            f"batch shape {tuple(prior.batch_shape)} and event shape {tuple(prior.event_shape)}",
+            "Add .to_event(1)." if vector else "Pass numbers, as in dist.Beta(18.0, 2.0).",
+        )
     return prior
+
+
+def start_inside(name: str, prior: Any, value: Tensor) -> Tensor:
+    """A value, as it is where it is inside the support of a prior, else the prior's mean.
+
+    On the edge of the support, and beyond it, the map to the unconstrained scale is flat: nothing
+    that starts there would move. The centre of the support stands in for a mean that is infinite,
+    unknown or no better.
+
+    Args:
+        name: The name of the parameter, for the error.
+        prior: Its prior.
+        value: A value of it.
+
+    Example:
+        >>> start_inside("rho", dist.Uniform(0.0, 0.5), torch.tensor(0.9))
+        tensor(0.2500)
+    """
+    if prior.event_shape != value.shape:
+        raise InvalidArgumentError(
+            f"priors[{name!r}]",
+            f"a law of shape {tuple(value.shape)}",
+            f"one of shape {tuple(prior.event_shape)}",
+            f"Pass dist.Normal(torch.zeros({value.numel()}), 0.5).to_event(1), say.",
+        )
+    support = prior.support
+    try:
+        centre = biject_to(support)(torch.zeros_like(value))
+    except NotImplementedError as error:
+        raise InvalidArgumentError(
+            f"priors[{name!r}]",
+            "a law on the line, a half line or an interval",
+            f"{show_prior(prior)}, whose support is {support}",
+            "Pass a law such as dist.Beta(18, 2) or dist.Uniform(0.2, 0.7).",
+        ) from error
+    try:
+        mean = prior.mean
+    except (NotImplementedError, ValueError):
+        mean = centre
+    other = torch.where(_inside(support, mean), mean, centre)
+    return torch.where(_inside(support, value), value, other.to(value))
+
+
+def _inside(support: Any, value: Tensor) -> Tensor:
+    """Whether numbers are inside a support, and further from its edges than rounding goes."""
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    inside = support.check(value) & value.isfinite()
+    rounding = 4 * torch.finfo(value.dtype).eps
+    for name in ("lower_bound", "upper_bound"):
+        edge = getattr(support, name, None)
+        if edge is not None:
+            inside = inside & ((value - edge).abs() > rounding * abs(edge))
+    return inside
 
 
 def describe_prior(prior: Any) -> Any:

@@ -58,6 +58,20 @@ def test_the_potential_is_that_of_the_pyro_program(kind):
         torch.testing.assert_close(values[name], held)
 
 
+@pytest.mark.parametrize("density", ["posterior", "map", "mle"])
+def test_the_potential_starts_inside_the_priors(density):
+    model = built("normal")
+    held = model.site_values()
+    model.given_priors = {"nugget": pyro.distributions.Uniform(0.5, 0.9)}
+    potential = Potential(model, density)
+    start = potential.values(potential.start)
+    expected = held if density == "mle" else {**held, "nugget": torch.tensor(0.7)}
+    for name, value in expected.items():
+        torch.testing.assert_close(start[name], value)
+    far = potential.values(torch.full_like(potential.start, 30.0))["nugget"]
+    assert float(far) == pytest.approx(1.0 if density == "mle" else 0.9)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_chains_start_in_coordinates_of_unit_curvature(kind):
     potential = Potential(built(kind))

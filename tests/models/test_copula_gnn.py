@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pyro
 import pyro.distributions as dist
 import pytest
 import torch
 from model_examples import example, kind_of
 from pyro import poutine
+from pyro.infer import Predictive, Trace_ELBO
+from pyro.infer.autoguide import AutoDelta, AutoNormal
 
 from pyro_copula.errors import InvalidArgumentError
 from pyro_copula.models import FAMILIES, PRECISIONS, CopulaGNN, NodeData, choose_family
@@ -324,3 +327,33 @@ def test_a_specification_has_no_data(ask):
 def test_options_of_the_iterative_engine_are_its_own():
     with pytest.raises(InvalidArgumentError, match=r"options of Iterative: .* found \['probes'\]"):
         CopulaGNN("linear", "normal", "car", backend={"probes": 3})
+
+
+BATCHES = {
+    "poisson": {"marginal": "poisson", "nugget": True},
+    "negative binomial": {"marginal": "negative_binomial", "last_layer_prior": 0.5},
+    "ep": {"marginal": "poisson", "discrete": "ep"},
+    "normal": {"marginal": "normal", "precision": "normalized_adjacency"},
+    "edge regression": {"marginal": "normal", "precision": "edge_regression", "nugget": True},
+}
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_the_program_takes_batches_of_its_parameters(kind):
+    options = {"precision": "car", **BATCHES[kind]}
+    model = CopulaGNN("gcn", **options).build(example(kind_of(options["marginal"]))).eval()
+    y = torch.where(torch.arange(40) % 4 == 1, math.nan, model.data.y)
+    names = set(model.priors)
+    drawn = Predictive(model.model, num_samples=6, parallel=True)()
+    assert set(drawn) == {*names, "y"}
+    assert drawn["y"].shape == (6, 40)
+    given = {name: drawn[name].reshape(6, *model.site_values()[name].shape) for name in names}
+    again = Predictive(model.model, posterior_samples=given, parallel=True)()
+    assert again["y"].shape == (6, 40)
+    guide = AutoDelta(model.model)
+    one = Trace_ELBO().loss(model.model, guide, y)
+    for nesting in (0, 1):
+        many = Trace_ELBO(num_particles=3, vectorize_particles=True, max_plate_nesting=nesting)
+        assert many.loss(model.model, guide, y) == pytest.approx(one)
+        pyro.clear_param_store()
+        many.differentiable_loss(model.model, AutoNormal(model.model), y).backward()
