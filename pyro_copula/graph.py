@@ -251,7 +251,8 @@ class Graph:
         """
         if key in self._cache:
             return self._cache[key]
-        value = build()
+        with torch.inference_mode(False):  # what is kept may take part in a derivative later
+            value = build()
         if limit is not None:
             same = [k for k in self._cache if isinstance(k, tuple) and k[0] == key[0]]
             for old in same[: max(0, len(same) - limit + 1)]:

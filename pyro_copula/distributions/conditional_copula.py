@@ -87,7 +87,7 @@ class ConditionalCopula(NodeDistribution):
         """Which missing nodes have a discrete marginal, boolean of shape ``(num_missing,)``."""
         return marginals.discrete_nodes(self.marginal_dist, self._num_all)[self.nodes]
 
-    @cached_property
+    @property
     def score_scale(self) -> Tensor:
         """The standard deviations of the normal scores, ``(*batch, num_missing)``."""
         return (self.latent.scale() / self.node_scale).expand_as(self.score_mean)
@@ -123,8 +123,7 @@ class ConditionalCopula(NodeDistribution):
         """
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
-        for name in ("score_scale", "_moments"):
-            new.__dict__.pop(name, None)
+        new.__dict__.pop("_moments", None)
         new.score_mean = self.score_mean.expand(*batch_shape, -1)
         new._batch_shape = torch.Size(batch_shape)
         return new

@@ -120,9 +120,11 @@ class ParticleConditional(NodeDistribution):
         level = level_first(check_level("q", q), mean.dim() - 1)
         each = mean + scale * torch.special.ndtri(self._for_each(level))
         low, high = each.amin(self._particle_dim), each.amax(self._particle_dim)
+        weights = self._weights.exp()
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            below = self._score_cdf(middle) < level
+            u = torch.special.ndtr((self._for_each(middle) - mean) / scale)
+            below = (weights * u).sum(self._particle_dim) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return self.parts._from_scores((low + high) / 2)
 
@@ -152,10 +154,6 @@ class ParticleConditional(NodeDistribution):
         mean = (weights * each).sum(0)
         spread = self.parts.variance + (each - mean).square()
         return mean.to(each.dtype), (weights * spread).sum(0).to(each.dtype)
-
-    def _score_cdf(self, z: Tensor) -> Tensor:
-        standard = (self._for_each(z) - self.parts.score_mean) / self.parts.score_scale
-        return (self._weights.exp() * torch.special.ndtr(standard)).sum(self._particle_dim)
 
     def _for_each(self, value: Tensor) -> Tensor:
         """``(*sample, *batch, n)`` as ``(*sample, 1, *batch, n)``."""
