@@ -122,14 +122,12 @@ class NodeDistribution(TorchDistribution):
 
     # ---------------------------------------------------------------- values with missing nodes
 
-    def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
-        """The value as a floating tensor of full shape, and which of its entries are observed."""
-        self._check_site_mask()
+    def _node_values(self, value: Any, argument: str = "y") -> Tensor:
+        """The value as a floating tensor with an entry for every node, which may be NaN."""
         if not torch.is_tensor(value):
             value = torch.as_tensor(value, dtype=torch.get_default_dtype())
         if not value.is_floating_point():
             value = value.to(torch.get_default_dtype())
-        expected = (*self.batch_shape, self.num_nodes)
         if value.dim() == 0 or value.shape[-1] != self.num_nodes:
             raise InvalidArgumentError(
                 argument,
@@ -137,6 +135,13 @@ class NodeDistribution(TorchDistribution):
                 f"shape {tuple(value.shape)}",
                 "Give every node an entry, NaN where its value is missing.",
             )
+        return value
+
+    def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
+        """The value as a floating tensor of full shape, and which of its entries are observed."""
+        self._check_site_mask()
+        value = self._node_values(value, argument)
+        expected = (*self.batch_shape, self.num_nodes)
         try:
             shape = broadcast_shapes(value.shape, expected)
         except RuntimeError:

@@ -207,7 +207,7 @@ class ConditionalCopula(NodeDistribution):
         Returns:
             The same shape.
         """
-        value = torch.as_tensor(value)
+        value = self._node_values(value, "y_missing")
         observed = ~torch.isnan(value)
         full = self._full_value(value)
         z = marginals.normal_score(self.marginal_dist, full)[..., self.nodes].double()
@@ -313,6 +313,7 @@ class _MissingSupport(constraints.Constraint):
         self.is_discrete = bool(conditional.discrete_nodes.all())
 
     def check(self, value: Tensor) -> Tensor:
+        value = self.conditional._node_values(value, "y_missing")
         full = self.conditional._full_value(value)
         inside = self.conditional.marginal_dist.support.check(full)
         return inside[..., self.conditional.nodes].all(-1) & ~torch.isnan(value).any(-1)

@@ -341,14 +341,12 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
     expectation propagation's law of the node given the others (typically within 0.02 of it), and
     a continuous one the harmonic mean of its densities given each particle.
     """
-    rows, _, leading = rows_of(copula, value)
     value, observed = copula._checked_value(value)
     n = copula.num_nodes
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ParticleWarning)
-        warnings.simplefilter("ignore", PropagationWarning)
-        if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
-            return _differences(copula, value, observed)
+    if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
+        return _differences(copula, value, observed)
+    rows, _, leading = rows_of(copula, value)
+    with torch.no_grad():
         found = torch.stack([_row_pointwise(row) for row in rows]).reshape(*leading, n)
         value, observed, z = copula._observed_scores(value)
         jacobian = copula.latent.scale().log() - log_standard_normal(z)
@@ -357,16 +355,20 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
     return torch.where(observed, result, math.nan).to(copula._dtype)
 
 
+@torch.no_grad()
 def _differences(copula: GaussianCopula, value: Tensor, observed: Tensor) -> Tensor:
-    joint = log_prob(copula, value)
-    result = torch.full_like(value, math.nan)
-    for node in observed.reshape(-1, copula.num_nodes).any(0).nonzero().squeeze(-1).tolist():
-        without = value.clone()
-        without[..., node] = math.nan
-        alone = torch.isnan(without).all(-1)  # nothing else is observed: given nothing
-        without[..., node] = torch.where(alone, value[..., node], math.nan)
-        rest = torch.where(alone, 0.0, log_prob(copula, without))
-        result[..., node] = torch.where(observed[..., node], joint - rest, math.nan)
+    result = torch.full(value.shape, math.nan, dtype=copula._dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParticleWarning)
+        warnings.simplefilter("ignore", PropagationWarning)
+        joint = log_prob(copula, value)
+        for node in observed.reshape(-1, copula.num_nodes).any(0).nonzero().squeeze(-1).tolist():
+            without = value.clone()
+            without[..., node] = math.nan
+            alone = torch.isnan(without).all(-1)  # nothing else is observed: given nothing
+            without[..., node] = torch.where(alone, value[..., node], math.nan)
+            rest = torch.where(alone, 0.0, log_prob(copula, without))
+            result[..., node] = torch.where(observed[..., node], joint - rest, math.nan)
     return result
 
 

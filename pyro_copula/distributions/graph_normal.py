@@ -266,7 +266,7 @@ class GraphNormal(Composite, _Normal):
                 "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0).",
             )
         num_nodes = precision.num_nodes
-        if not torch.is_tensor(loc):
+        if not (torch.is_tensor(loc) and loc.is_floating_point()):
             loc = torch.as_tensor(loc, dtype=precision.dtype)
         if loc.dim() and loc.shape[-1] not in (1, num_nodes):
             raise InvalidArgumentError(
