@@ -54,10 +54,11 @@ class Interval(NamedTuple):
 class NodeDistribution(TorchDistribution):
     """A joint law of one value at every node, where NaN means missing.
 
-    Subclasses set ``latent`` (the Gaussian vector behind the values).
+    Subclasses set ``latent`` (the Gaussian vector behind the values) and have ``quantile``.
     """
 
     latent: Latent
+    quantile: Callable[[Any], Tensor]
 
     @property
     def num_nodes(self) -> int:
@@ -70,6 +71,17 @@ class NodeDistribution(TorchDistribution):
             if isinstance(handler, MaskMessenger):
                 self._check_mask(handler.mask)
         return super().__call__(sample_shape)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Equal-tailed intervals node by node, as exact as ``quantile`` is.
+
+        Args:
+            level: The probability of each interval.
+
+        Returns:
+            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
+        """
+        return Interval.from_quantile(self.quantile, level)
 
     def mask(self, mask: bool | Tensor) -> Any:
         """Masks elements of the *batch*; a missing node is NaN in the value instead.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import marginals
 from ..special import log_ndtr
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import NodeDistribution, check_level, level_first
 from .latent import Latent
 from .scores import log_standard_normal, node_scores, value_dtype
 
@@ -141,18 +141,6 @@ class ConditionalCopula(NodeDistribution):
         x = self.latent.sample(shape)
         return self._from_scores(self.score_mean + x / self.node_scale)
 
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws without derivatives.
-
-        Args:
-            sample_shape: The shape of a sample of draws.
-
-        Returns:
-            Shape ``(*sample_shape, *batch, num_missing)``.
-        """
-        with torch.no_grad():
-            return self.rsample(sample_shape)
-
     def log_prob(self, value: Tensor) -> Tensor:
         """The joint log density of held-out values at the missing nodes, under the same rule.
 
@@ -185,17 +173,6 @@ class ConditionalCopula(NodeDistribution):
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), self.score_mean.dim())
         return self._from_scores(self.score_mean + self.score_scale * z)
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Exact equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_missing)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
         """The predictive distribution functions ``P(Y_i <= y_i | observed)``, node by node.

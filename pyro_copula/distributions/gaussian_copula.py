@@ -19,7 +19,7 @@ from ..partitions import Partition
 from ..precision import SparsePrecision
 from . import estimates, exact
 from .arguments import broadcast_batch, checked_latent
-from .base import Interval, check_level, level_first
+from .base import check_level, level_first
 from .composite import Composite, exact_blocks
 from .conditional_copula import ConditionalCopula
 from .exact_report import ExactReport, report
@@ -190,18 +190,6 @@ class GaussianCopula(Composite):
         x = self.latent.sample(shape)
         return marginals.from_normal_score(self.marginal_dist, self._cast(x / self.latent.scale()))
 
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws without derivatives.
-
-        Args:
-            sample_shape: The shape of a sample of draws.
-
-        Returns:
-            Shape ``(*sample_shape, *batch, num_nodes)``.
-        """
-        with torch.no_grad():
-            return self.rsample(sample_shape)
-
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of the observed nodes, NaN meaning missing.
 
@@ -343,17 +331,6 @@ class GaussianCopula(Composite):
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
         return marginals.from_normal_score(self.marginal_dist, self._cast(z))
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals of the marginals, as if nothing were observed.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
 
     # ---------------------------------------------------------------- internals
 

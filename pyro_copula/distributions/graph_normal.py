@@ -14,7 +14,7 @@ from ..errors import InvalidArgumentError
 from ..partitions import Partition
 from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import NodeDistribution, check_level, level_first
 from .composite import Composite
 from .estimates import log_prob_error
 from .latent import Latent, PrecisionLatent, leave_one_out_density
@@ -165,17 +165,6 @@ class _Normal(NodeDistribution):
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
         return self.loc + (z * self.latent.scale()).to(self.loc.dtype)
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals node by node.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
         """The distribution functions ``P(Y_i <= y_i)``, node by node.

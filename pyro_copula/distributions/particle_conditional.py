@@ -10,7 +10,7 @@ import torch
 from pyro.distributions import constraints
 from torch import Tensor
 
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import NodeDistribution, check_level, level_first
 from .conditional_copula import ConditionalCopula
 from .latent import Latent
 
@@ -155,10 +155,6 @@ class ParticleConditional(NodeDistribution):
             below = (weights * u).sum(self._particle_dim) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return self.parts._from_scores((low + high) / 2)
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``."""
-        return Interval.from_quantile(self.quantile, level)
 
     def cdf(self, value: Tensor) -> Tensor:
         """The predictive distribution functions, node by node, NaN where the value is."""
