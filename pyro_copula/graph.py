@@ -284,6 +284,17 @@ class Graph:
         )
 
 
+def check_graph(graph: Any) -> None:
+    """Raises the error that says what was given, if it is no :class:`Graph`."""
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(
+            "graph",
+            "a pyro_copula.Graph",
+            type(graph).__name__,
+            "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
+        )
+
+
 def _checked_num_nodes(num_nodes: Any) -> int:
     try:
         value = int(num_nodes)

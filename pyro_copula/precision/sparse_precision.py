@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from ..linalg import (
     Solver,
     check_backend,
@@ -58,13 +58,7 @@ class SparsePrecision:
     def __init__(
         self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor, *, backend: Any = "auto"
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise InvalidArgumentError(
-                "graph",
-                "a pyro_copula.Graph",
-                type(graph).__name__,
-                "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
-            )
+        check_graph(graph)
         self.graph = graph
         self.backend = check_backend(backend)
         diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
