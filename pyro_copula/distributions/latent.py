@@ -101,8 +101,10 @@ class PrecisionLatent(Latent):
     def variance_spread(self) -> Tensor | None:
         return self.precision.solver.inverse_diagonal_spread()
 
-    def with_precision(self, precision: SparsePrecision) -> PrecisionLatent:
-        """The same with another precision."""
+    def with_precision(
+        self, precision: SparsePrecision, nodes: Tensor | None = None
+    ) -> PrecisionLatent:
+        """The same with another precision, of some of the nodes or of all."""
         return PrecisionLatent(precision)
 
     def sample(self, shape: torch.Size) -> Tensor:
