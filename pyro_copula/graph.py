@@ -251,7 +251,8 @@ class Graph:
         """
         if key in self._cache:
             return self._cache[key]
-        value = build()
+        with torch.inference_mode(False):  # what is kept may take part in a derivative later
+            value = build()
         if limit is not None:
             same = [k for k in self._cache if isinstance(k, tuple) and k[0] == key[0]]
             for old in same[: max(0, len(same) - limit + 1)]:
@@ -280,6 +281,17 @@ class Graph:
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"components={count}, isolated={isolated})"
+        )
+
+
+def check_graph(graph: Any) -> None:
+    """Raises the error that says what was given, if it is no :class:`Graph`."""
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(
+            "graph",
+            "a pyro_copula.Graph",
+            type(graph).__name__,
+            "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
         )
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidArgumentError
-from .graph import Graph
+from .graph import Graph, check_graph
 from .linalg.partitioning import metis_labels
 
 
@@ -47,7 +47,7 @@ class Partition:
     """
 
     def __init__(self, graph: Graph, labels: Any) -> None:
-        _check_graph(graph)
+        check_graph(graph)
         given = np.asarray(labels)
         if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
             raise InvalidArgumentError(
@@ -148,7 +148,7 @@ def partition(graph: Graph, num_blocks: int) -> Partition:
         >>> partition(graph, 2)
         Partition(num_blocks=2, sizes 3 to 3, 14.3% of 7 edges cut)
     """
-    _check_graph(graph)
+    check_graph(graph)
     whole = isinstance(num_blocks, int) and not isinstance(num_blocks, bool)
     if not whole or not 1 <= num_blocks <= graph.num_nodes:
         raise InvalidArgumentError(
@@ -162,11 +162,12 @@ def partition(graph: Graph, num_blocks: int) -> Partition:
     return Partition(graph, metis_labels(graph, num_blocks))
 
 
-def _check_graph(graph: Any) -> None:
-    if not isinstance(graph, Graph):
+def check_partition(partition: Any) -> None:
+    """Raises the error that says what was given, if it is no :class:`Partition`."""
+    if not isinstance(partition, Partition):
         raise InvalidArgumentError(
-            "graph",
-            "a pyro_copula.Graph",
-            type(graph).__name__,
-            "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
+            "partition",
+            "a Partition",
+            type(partition).__name__,
+            "Make one with pyro_copula.partition(graph, num_blocks).",
         )

@@ -137,3 +137,10 @@ def test_edges_index_tensors_without_a_warning_and_do_not_change_the_graph():
     graph.edges[:] = 0  # a copy
     assert graph.edges.tolist() == EDGES
     assert pickle.loads(pickle.dumps(graph)) == graph
+
+
+def test_what_a_graph_keeps_from_inference_mode_may_take_part_in_derivatives():
+    graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+    with torch.inference_mode():
+        kept = (graph.rows, graph.cols, graph.edge_index, graph.degree)
+    assert not any(tensor.is_inference() for tensor in kept)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from .residuals import check_choice
 from .uniformity import p_words
 
@@ -192,13 +192,7 @@ class Neighbours:
 
 
 def _checked(values: Any, graph: Any) -> Tensor:
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(
-            "graph",
-            "a pyro_copula.Graph",
-            type(graph).__name__,
-            "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
-        )
+    check_graph(graph)
     values = torch.as_tensor(values).detach().double()
     if values.shape != (graph.num_nodes,):
         raise InvalidArgumentError(

@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..distributions.leave_one_out import LeaveOneOut, Scores, simulated_scores, value_scores
+from ..distributions.leave_one_out import LeaveOneOut, simulated_scores
+from ..distributions.scores import Scores
 from ..errors import MidpointWarning
 from .moran import Neighbours
 from .pit import coverages, heights
@@ -68,7 +69,7 @@ def data_residuals(
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", MidpointWarning)  # the diagnosis says so itself
         for law in laws:
-            scores = value_scores(law, y.expand(*law.batch_shape, len(y)))
+            scores = law._scores_of(y.expand(*law.batch_shape, len(y)))
             for kind, limits in _limits(law, scores, discrete).items():
                 pairs[kind].append(limits)
     v = atom_places(len(y), seed)
@@ -139,7 +140,7 @@ def _turns(
     each = -(-total // elements)
     for law in laws:
         numbers = num_nodes * law.batch_shape.numel()
-        if discrete is None and getattr(law, "_is_exact", False):
+        if discrete is None and law._has_boxes:
             numbers *= law.num_particles
         size = max(1, _BATCH_NUMBERS // numbers)
         for start in range(0, each, size):

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ..distributions import GaussianCopula, GraphNormal
-from ..distributions.leave_one_out import LeaveOneOut, value_scores
+from ..distributions.leave_one_out import LeaveOneOut
 from ..errors import InvalidArgumentError, MidpointWarning
 from ..errors.counts import check_count
 from ..special import log_ndtr, ndtri_exp
@@ -87,7 +87,7 @@ def quantile_residuals(
     with torch.no_grad(), warnings.catch_warnings():
         if kind == "marginal":
             warnings.simplefilter("ignore", MidpointWarning)  # no rule has a part in it
-            scores = value_scores(law, value)
+            scores = law._scores_of(value)
             limits = scores.lower, scores.upper
         else:
             limits = LeaveOneOut.of(law, value).limits

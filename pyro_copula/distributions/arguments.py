@@ -1,9 +1,11 @@
-"""The arguments of a copula that describe its dependence, checked."""
+"""The arguments of a copula, checked: its dependence, its latent scores, where they end."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyro
+import pyro.distributions as dist
 import torch
 from torch import Tensor
 
@@ -40,14 +42,7 @@ def checked_latent(
             "On a graph, pass precision=LaplacianPrecision(graph)(tau=1.0, gamma=0.1).",
         )
     if precision is not None:
-        if not isinstance(precision, SparsePrecision):
-            raise InvalidArgumentError(
-                "precision",
-                "a SparsePrecision",
-                type(precision).__name__,
-                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0); a dense "
-                "matrix goes to `correlation_matrix`.",
-            )
+        check_precision(precision)
         if nugget is not None:
             return NuggetLatent.unit_variance(precision, nugget)
         return PrecisionLatent(precision)
@@ -72,6 +67,18 @@ def checked_latent(
     return CovarianceLatent((1 - share) * latent.covariance + share * eye)
 
 
+def check_precision(precision: Any) -> None:
+    """Raises the error that says what was given, if it is no :class:`SparsePrecision`."""
+    if not isinstance(precision, SparsePrecision):
+        raise InvalidArgumentError(
+            "precision",
+            "a SparsePrecision",
+            type(precision).__name__,
+            "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0); a dense matrix "
+            "goes to `correlation_matrix` of GaussianCopula.",
+        )
+
+
 def _check_square(argument: str, matrix: Any) -> None:
     if not torch.is_tensor(matrix) or matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
         found = f"shape {tuple(matrix.shape)}" if torch.is_tensor(matrix) else type(matrix).__name__
@@ -91,6 +98,46 @@ def _check_unit_diagonal(argument: str, diagonal: Tensor) -> None:
             f"a diagonal entry off by {worst:.3g}",
             "Divide a covariance by the outer product of its standard deviations.",
         )
+
+
+def check_clip(tail_clip: float | None, discrete: str) -> float | None:
+    """The probability at which uniform scores end, if it is one and the rule has it."""
+    if tail_clip is not None and not 0 < tail_clip < 0.5:
+        raise InvalidArgumentError(
+            "tail_clip", "between 0 and 0.5", repr(tail_clip), "The published value is 1e-3."
+        )
+    if tail_clip is not None and discrete != "midpoint":
+        raise InvalidArgumentError(
+            "tail_clip",
+            'None unless discrete="midpoint"',
+            f"{tail_clip:g} with discrete={discrete!r}",
+            "Clipping belongs to the published approximation.",
+        )
+    return tail_clip
+
+
+def latent_scores(
+    scores: Any, latent: Latent, batch_shape: torch.Size, dtype: torch.dtype
+) -> Tensor:
+    """The latent normal scores of ``discrete="augment"``: given, or a site of the model around."""
+    count = latent.num_nodes
+    if isinstance(latent, NuggetLatent):
+        count += latent.precision.num_nodes
+    if torch.is_tensor(scores):
+        if scores.is_floating_point() and scores.shape[-1:] == (count,):
+            return scores
+        found = f"shape {tuple(scores.shape)} and {scores.dtype}"
+    elif isinstance(scores, str) and scores:
+        noise = torch.zeros(*batch_shape, count, dtype=dtype)
+        return pyro.sample(scores, dist.Normal(noise, 1.0).to_event(1))
+    else:
+        found = repr(scores)
+    raise InvalidArgumentError(
+        "scores",
+        f"the name of a site, or floating-point numbers of shape (*sample, *batch, {count})",
+        found,
+        "Leave it out: the site is then called 'scores'.",
+    )
 
 
 def broadcast_batch(marginal_dist: Any, latent: Latent) -> torch.Size:

@@ -54,10 +54,11 @@ class Interval(NamedTuple):
 class NodeDistribution(TorchDistribution):
     """A joint law of one value at every node, where NaN means missing.
 
-    Subclasses set ``latent`` (the Gaussian vector behind the values).
+    Subclasses set ``latent`` (the Gaussian vector behind the values) and have ``quantile``.
     """
 
     latent: Latent
+    quantile: Callable[[Any], Tensor]
 
     @property
     def num_nodes(self) -> int:
@@ -70,6 +71,17 @@ class NodeDistribution(TorchDistribution):
             if isinstance(handler, MaskMessenger):
                 self._check_mask(handler.mask)
         return super().__call__(sample_shape)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Equal-tailed intervals node by node, as exact as ``quantile`` is.
+
+        Args:
+            level: The probability of each interval.
+
+        Returns:
+            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
+        """
+        return Interval.from_quantile(self.quantile, level)
 
     def mask(self, mask: bool | Tensor) -> Any:
         """Masks elements of the *batch*; a missing node is NaN in the value instead.
@@ -122,14 +134,12 @@ class NodeDistribution(TorchDistribution):
 
     # ---------------------------------------------------------------- values with missing nodes
 
-    def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
-        """The value as a floating tensor of full shape, and which of its entries are observed."""
-        self._check_site_mask()
+    def _node_values(self, value: Any, argument: str = "y") -> Tensor:
+        """The value as a floating tensor with an entry for every node, which may be NaN."""
         if not torch.is_tensor(value):
             value = torch.as_tensor(value, dtype=torch.get_default_dtype())
         if not value.is_floating_point():
             value = value.to(torch.get_default_dtype())
-        expected = (*self.batch_shape, self.num_nodes)
         if value.dim() == 0 or value.shape[-1] != self.num_nodes:
             raise InvalidArgumentError(
                 argument,
@@ -137,6 +147,13 @@ class NodeDistribution(TorchDistribution):
                 f"shape {tuple(value.shape)}",
                 "Give every node an entry, NaN where its value is missing.",
             )
+        return value
+
+    def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
+        """The value as a floating tensor of full shape, and which of its entries are observed."""
+        self._check_site_mask()
+        value = self._node_values(value, argument)
+        expected = (*self.batch_shape, self.num_nodes)
         try:
             shape = broadcast_shapes(value.shape, expected)
         except RuntimeError:

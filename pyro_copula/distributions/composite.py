@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ..errors import CutWarning, InvalidArgumentError
-from ..partitions import Partition
+from ..partitions import Partition, check_partition
 from ..precision import SparsePrecision
 from . import exact
 from .base import NodeDistribution
 from .estimates import pointwise_log_prob_error
-from .latent import Latent, PrecisionLatent
+from .latent import PrecisionLatent
 from .nugget import NuggetLatent
 
 
@@ -98,13 +98,7 @@ class Composite(NodeDistribution):
                 "a correlation matrix",
                 "Pass precision=, which has a graph; or use log_prob.",
             )
-        if not isinstance(partition, Partition):
-            raise InvalidArgumentError(
-                "partition",
-                "a Partition",
-                type(partition).__name__,
-                "Make one with pyro_copula.partition(graph, num_blocks).",
-            )
+        check_partition(partition)
         if partition.graph != self.precision.graph:
             raise InvalidArgumentError(
                 "partition",
@@ -128,8 +122,9 @@ class Composite(NodeDistribution):
             precision.off_diagonal[..., kept],
             backend=precision.backend,
         )
+        assert isinstance(self.latent, PrecisionLatent | NuggetLatent)  # there is a precision
         new = copy.copy(self)
-        new.latent = _like(self.latent, block)
+        new.latent = self.latent.with_precision(block, nodes)
         new._event_shape = torch.Size([len(nodes)])
         return new, nodes
 
@@ -162,13 +157,3 @@ def exact_blocks(
     member = torch.zeros(copula.num_nodes, dtype=torch.bool)
     member[nodes] = True
     return exact.log_prob(law, value.masked_fill(~member, math.nan))
-
-
-def _like(latent: Latent, precision: SparsePrecision) -> Latent:
-    """The latent vector of a block: with a nugget if that of all nodes has one."""
-    if not isinstance(latent, NuggetLatent):
-        return PrecisionLatent(precision)
-    if latent._unit:
-        return NuggetLatent.unit_variance(precision, latent.nugget)
-    ones = torch.ones(precision.num_nodes, dtype=torch.float64)
-    return NuggetLatent(precision, ones, latent.nugget)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import marginals
 from ..special import log_ndtr
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import NodeDistribution, check_level, level_first
 from .latent import Latent
 from .scores import log_standard_normal, node_scores, value_dtype
 
@@ -87,7 +87,7 @@ class ConditionalCopula(NodeDistribution):
         """Which missing nodes have a discrete marginal, boolean of shape ``(num_missing,)``."""
         return marginals.discrete_nodes(self.marginal_dist, self._num_all)[self.nodes]
 
-    @cached_property
+    @property
     def score_scale(self) -> Tensor:
         """The standard deviations of the normal scores, ``(*batch, num_missing)``."""
         return (self.latent.scale() / self.node_scale).expand_as(self.score_mean)
@@ -123,8 +123,7 @@ class ConditionalCopula(NodeDistribution):
         """
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
-        for name in ("score_scale", "_moments"):
-            new.__dict__.pop(name, None)
+        new.__dict__.pop("_moments", None)
         new.score_mean = self.score_mean.expand(*batch_shape, -1)
         new._batch_shape = torch.Size(batch_shape)
         return new
@@ -141,18 +140,6 @@ class ConditionalCopula(NodeDistribution):
         shape = self._extended_shape(torch.Size(sample_shape))
         x = self.latent.sample(shape)
         return self._from_scores(self.score_mean + x / self.node_scale)
-
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws without derivatives.
-
-        Args:
-            sample_shape: The shape of a sample of draws.
-
-        Returns:
-            Shape ``(*sample_shape, *batch, num_missing)``.
-        """
-        with torch.no_grad():
-            return self.rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The joint log density of held-out values at the missing nodes, under the same rule.
@@ -187,17 +174,6 @@ class ConditionalCopula(NodeDistribution):
         z = level_first(torch.special.ndtri(check_level("q", q)), self.score_mean.dim())
         return self._from_scores(self.score_mean + self.score_scale * z)
 
-    def interval(self, level: float = 0.9) -> Interval:
-        """Exact equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_missing)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
-
     def cdf(self, value: Tensor) -> Tensor:
         """The predictive distribution functions ``P(Y_i <= y_i | observed)``, node by node.
 
@@ -208,7 +184,7 @@ class ConditionalCopula(NodeDistribution):
         Returns:
             The same shape.
         """
-        value = torch.as_tensor(value)
+        value = self._node_values(value, "y_missing")
         observed = ~torch.isnan(value)
         full = self._full_value(value)
         z = marginals.normal_score(self.marginal_dist, full)[..., self.nodes].double()
@@ -314,6 +290,7 @@ class _MissingSupport(constraints.Constraint):
         self.is_discrete = bool(conditional.discrete_nodes.all())
 
     def check(self, value: Tensor) -> Tensor:
+        value = self.conditional._node_values(value, "y_missing")
         full = self.conditional._full_value(value)
         inside = self.conditional.marginal_dist.support.check(full)
         return inside[..., self.conditional.nodes].all(-1) & ~torch.isnan(value).any(-1)

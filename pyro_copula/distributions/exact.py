@@ -59,24 +59,6 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def check_scores(scores: Any, count: int) -> str | Tensor:
-    """The name of the site of latent scores, or the scores themselves, one a latent node."""
-    if torch.is_tensor(scores):
-        if scores.is_floating_point() and scores.shape[-1:] == (count,):
-            return scores
-        found = f"shape {tuple(scores.shape)} and {scores.dtype}"
-    elif isinstance(scores, str) and scores:
-        return scores
-    else:
-        found = repr(scores)
-    raise InvalidArgumentError(
-        "scores",
-        f"the name of a site, or floating-point numbers of shape (*sample, *batch, {count})",
-        found,
-        "Leave it out: the site is then called 'scores'.",
-    )
-
-
 @lru_cache(maxsize=8)
 def fixed_uniforms(num_nodes: int, num_particles: int, seed: int) -> Tensor:
     """The random numbers behind the draws: the same for every evaluation.
@@ -305,13 +287,10 @@ def _components(row: Row, count: int | None) -> tuple[Tensor, Tensor]:
 
 def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
     """The law of the missing nodes: one :class:`ConditionalCopula` for every particle."""
-    from .conditional_copula import ConditionalCopula
-
     rows, _, leading = rows_of(copula, value)
     value, observed = copula._checked_value(value)
     pattern = copula._common_pattern(observed)
     nodes = (~pattern).nonzero().squeeze(-1)
-    scale = copula.latent.scale().detach()
     count = None if len(rows) == 1 else max(1, _COMPONENTS // len(rows))
     with torch.no_grad():
         chosen = [_components(row, count) for row in rows]
@@ -320,14 +299,7 @@ def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
         )
         log_weights = torch.stack([weights for _, weights in chosen], 1).reshape(-1, *leading)
         mean, rest = copula.latent.condition(x, pattern)
-        parts = ConditionalCopula(
-            copula.marginal_dist,
-            nodes,
-            mean / scale[..., nodes],
-            scale[..., nodes],
-            rest,
-            validate_args=copula._validate_args,
-        )
+        parts = copula._conditional(nodes, mean, rest)
     return ParticleConditional(
         parts, log_weights, copula, value, validate_args=copula._validate_args
     )
@@ -341,14 +313,12 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
     expectation propagation's law of the node given the others (typically within 0.02 of it), and
     a continuous one the harmonic mean of its densities given each particle.
     """
-    rows, _, leading = rows_of(copula, value)
     value, observed = copula._checked_value(value)
     n = copula.num_nodes
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ParticleWarning)
-        warnings.simplefilter("ignore", PropagationWarning)
-        if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
-            return _differences(copula, value, observed)
+    if int(observed.reshape(-1, n).sum(-1).max()) <= _DIFFERENCES:
+        return _differences(copula, value, observed)
+    rows, _, leading = rows_of(copula, value)
+    with torch.no_grad():
         found = torch.stack([_row_pointwise(row) for row in rows]).reshape(*leading, n)
         value, observed, z = copula._observed_scores(value)
         jacobian = copula.latent.scale().log() - log_standard_normal(z)
@@ -357,16 +327,20 @@ def pointwise_log_prob(copula: GaussianCopula, value: Any) -> Tensor:
     return torch.where(observed, result, math.nan).to(copula._dtype)
 
 
+@torch.no_grad()
 def _differences(copula: GaussianCopula, value: Tensor, observed: Tensor) -> Tensor:
-    joint = log_prob(copula, value)
-    result = torch.full_like(value, math.nan)
-    for node in observed.reshape(-1, copula.num_nodes).any(0).nonzero().squeeze(-1).tolist():
-        without = value.clone()
-        without[..., node] = math.nan
-        alone = torch.isnan(without).all(-1)  # nothing else is observed: given nothing
-        without[..., node] = torch.where(alone, value[..., node], math.nan)
-        rest = torch.where(alone, 0.0, log_prob(copula, without))
-        result[..., node] = torch.where(observed[..., node], joint - rest, math.nan)
+    result = torch.full(value.shape, math.nan, dtype=copula._dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParticleWarning)
+        warnings.simplefilter("ignore", PropagationWarning)
+        joint = log_prob(copula, value)
+        for node in observed.reshape(-1, copula.num_nodes).any(0).nonzero().squeeze(-1).tolist():
+            without = value.clone()
+            without[..., node] = math.nan
+            alone = torch.isnan(without).all(-1)  # nothing else is observed: given nothing
+            without[..., node] = torch.where(alone, value[..., node], math.nan)
+            rest = torch.where(alone, 0.0, log_prob(copula, without))
+            result[..., node] = torch.where(observed[..., node], joint - rest, math.nan)
     return result
 
 

@@ -73,7 +73,7 @@ class ExactReport:
 
 def report(copula: GaussianCopula, value: Any) -> ExactReport:
     """The report at one value."""
-    if not copula._is_exact:
+    if not copula._has_boxes:
         raise InvalidArgumentError(
             "discrete",
             '"exact" or "ep", with a discrete marginal somewhere',

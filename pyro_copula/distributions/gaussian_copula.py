@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from typing import Any
 
-import pyro
-import pyro.distributions as dist
 import torch
 from pyro.distributions import constraints
 from torch import Tensor
 
 from .. import marginals
-from ..errors import InvalidArgumentError, MidpointWarning
 from ..partitions import Partition
 from ..precision import SparsePrecision
 from . import estimates, exact
-from .arguments import broadcast_batch, checked_latent
-from .base import Interval, check_level, level_first
+from .arguments import broadcast_batch, check_clip, checked_latent, latent_scores
+from .base import check_level, level_first
 from .composite import Composite, exact_blocks
 from .conditional_copula import ConditionalCopula
 from .exact_report import ExactReport, report
-from .latent import leave_one_out_density
+from .latent import Latent, leave_one_out_density
 from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
 from .particle_conditional import ParticleConditional
-from .scores import check_rule, log_standard_normal, node_scores, value_dtype, wide_atoms
+from .scores import (
+    Scores,
+    check_rule,
+    drawn_scores,
+    log_standard_normal,
+    node_scores,
+    value_dtype,
+    warn_of_wide_atoms,
+)
 
 
 class GaussianCopula(Composite):
@@ -126,13 +130,15 @@ class GaussianCopula(Composite):
         marginals.check_marginal(marginal_dist, num_nodes)
         self.discrete = check_rule(discrete)
         self.num_particles = exact.check_particles(num_particles, num_nodes)
-        self.tail_clip = _checked_clip(tail_clip, self.discrete)
+        self.tail_clip = check_clip(tail_clip, self.discrete)
         batch_shape = broadcast_batch(marginal_dist, self.latent)
         self.marginal_dist = marginal_dist.expand((*batch_shape, num_nodes))
         self.precision = precision
         self.seed = exact.check_seed(seed)
         super().__init__(batch_shape, torch.Size([num_nodes]), validate_args=validate_args)
-        self.scores = self._latent_scores(scores) if self.discrete == "augment" else None
+        self.scores: Tensor | None = None
+        if self.discrete == "augment" and self._has_boxes:
+            self.scores = latent_scores(scores, self.latent, batch_shape, self._dtype)
 
     # ---------------------------------------------------------------- the law
 
@@ -170,11 +176,10 @@ class GaussianCopula(Composite):
         Returns:
             The expanded copula.
         """
-        batch_shape = torch.Size(batch_shape)
         new = copy.copy(self) if _instance is None else _instance
         new.__dict__.update(self.__dict__)
         new.marginal_dist = self.marginal_dist.expand((*batch_shape, self.num_nodes))
-        new._batch_shape = batch_shape
+        new._batch_shape = torch.Size(batch_shape)
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:
@@ -186,21 +191,8 @@ class GaussianCopula(Composite):
         Returns:
             Shape ``(*sample_shape, *batch, num_nodes)``.
         """
-        shape = self._extended_shape(torch.Size(sample_shape))
-        x = self.latent.sample(shape)
-        return marginals.from_normal_score(self.marginal_dist, self._cast(x / self.latent.scale()))
-
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
-        """Joint draws without derivatives.
-
-        Args:
-            sample_shape: The shape of a sample of draws.
-
-        Returns:
-            Shape ``(*sample_shape, *batch, num_nodes)``.
-        """
-        with torch.no_grad():
-            return self.rsample(sample_shape)
+        x = self.latent.sample(self._extended_shape(torch.Size(sample_shape)))
+        return self._from_scores(x / self.latent.scale())
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of the observed nodes, NaN meaning missing.
@@ -212,11 +204,11 @@ class GaussianCopula(Composite):
             Shape ``(*sample, *batch)``.
         """
         if self.precision is not None and self.precision.graph.num_edges == 0:
-            return self._independent_log_prob(value)
-        if self._is_exact:
+            return self._marginal_log_prob(*self._filled_value(value)).sum(-1)  # no score is needed
+        if self._has_boxes:
             return exact.log_prob(self, value)
         value, observed, z = self._observed_scores(value)
-        marginal = torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0).sum(-1)
+        marginal = self._marginal_log_prob(value, observed).sum(-1)
         return marginal + self._log_copula(z, observed).to(marginal.dtype)
 
     def log_prob_error(self, value: Tensor) -> Tensor:
@@ -232,10 +224,9 @@ class GaussianCopula(Composite):
         Returns:
             Shape ``(*sample, *batch)``, float64.
         """
-        particles = exact.log_prob_error(self, value) if self._is_exact else None
+        particles = exact.log_prob_error(self, value) if self._has_boxes else None
         value, observed, z = self._observed_scores(value)
-        x = z * self.latent.scale()
-        error = estimates.log_prob_error(self, x, observed, scaled=True)
+        error = estimates.log_prob_error(self, z * self.latent.scale(), observed, scaled=True)
         return error if particles is None else torch.hypot(error, particles)
 
     # ---------------------------------------------------------------- missing nodes
@@ -251,22 +242,12 @@ class GaussianCopula(Composite):
             A :class:`ConditionalCopula`, or under an exact rule one of particles with the same
             methods.
         """
-        if self._is_exact:
+        if self._has_boxes:
             return exact.condition(self, value)
         value, observed, z = self._observed_scores(value)
         pattern = self._common_pattern(observed)
-        nodes = (~pattern).nonzero().squeeze(-1)
-        scale = self.latent.scale()
-        mean, rest = self.latent.condition(z * scale, pattern)
-        node_scale = scale[..., nodes]
-        return ConditionalCopula(
-            self.marginal_dist,
-            nodes,
-            mean / node_scale,
-            node_scale,
-            rest,
-            validate_args=self._validate_args,
-        )
+        mean, rest = self.latent.condition(z * self.latent.scale(), pattern)
+        return self._conditional((~pattern).nonzero().squeeze(-1), mean, rest)
 
     def unconditional(self) -> ConditionalCopula:
         """The law of all nodes with nothing observed, with the methods of a conditional one.
@@ -274,15 +255,8 @@ class GaussianCopula(Composite):
         Returns:
             The law of every node's value.
         """
-        scale = self.latent.scale()
-        return ConditionalCopula(
-            self.marginal_dist,
-            torch.arange(self.num_nodes),
-            torch.zeros(*self.batch_shape, self.num_nodes, dtype=torch.float64),
-            scale,
-            self.latent,
-            validate_args=self._validate_args,
-        )
+        mean = torch.zeros(*self.batch_shape, self.num_nodes, dtype=torch.float64)
+        return self._conditional(torch.arange(self.num_nodes), mean, self.latent)
 
     def pointwise_log_prob(self, value: Tensor) -> Tensor:
         """The log density of each observed node given every other observed one.
@@ -301,7 +275,7 @@ class GaussianCopula(Composite):
         Returns:
             The same shape, NaN at missing nodes.
         """
-        if self._is_exact:
+        if self._has_boxes:
             return exact.pointwise_log_prob(self, value)
         value, observed, z = self._observed_scores(value)
         scale = self.latent.scale()
@@ -342,38 +316,34 @@ class GaussianCopula(Composite):
             Shape ``(*levels, *batch, num_nodes)``.
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
-        return marginals.from_normal_score(self.marginal_dist, self._cast(z))
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals of the marginals, as if nothing were observed.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
+        return self._from_scores(z)
 
     # ---------------------------------------------------------------- internals
 
     @property
-    def _is_exact(self) -> bool:
-        """Whether atoms are intervals: not under the midpoint rule, nor where there are none."""
+    def _has_boxes(self) -> bool:
+        """Whether a count is an interval of its latent score, not a point: by all rules but one."""
         return self.discrete != "midpoint" and not self.has_rsample
 
-    def _latent_scores(self, scores: str | Tensor) -> Tensor | None:
-        """The latent normal scores of ``discrete="augment"``: a site of the model around."""
-        if self.has_rsample:
-            return None
-        count = self.num_nodes
-        if isinstance(self.latent, NuggetLatent):
-            count += self.latent.precision.num_nodes
-        scores = exact.check_scores(scores, count)
-        if torch.is_tensor(scores):
-            return scores
-        noise = torch.zeros(*self.batch_shape, count, dtype=self._dtype)
-        return pyro.sample(scores, dist.Normal(noise, 1.0).to_event(1))
+    def _from_scores(self, z: Tensor) -> Tensor:
+        """The values with these normal scores."""
+        return marginals.from_normal_score(self.marginal_dist, z.to(self._dtype))
+
+    def _scores_of(self, value: Any) -> Scores:
+        """The normal scores of values, ``(*sample, *batch, num_nodes)``, NaN at missing nodes."""
+        value, observed, point = self._observed_scores(value)
+        return Scores.between(self.marginal_dist, value, point, observed)
+
+    def _scores_of_draws(self, z: Tensor, observed: Tensor) -> Scores:
+        """The same of values that were drawn as these scores."""
+        return drawn_scores(self.marginal_dist, z, observed, self.tail_clip)
+
+    def _conditional(self, nodes: Tensor, mean: Tensor, rest: Latent) -> ConditionalCopula:
+        """The law of some nodes, whose latent vector is ``rest`` around this mean."""
+        scale = self.latent.scale()[..., nodes]
+        return ConditionalCopula(
+            self.marginal_dist, nodes, mean / scale, scale, rest, validate_args=self._validate_args
+        )
 
     def _log_copula(self, z: Tensor, observed: Tensor) -> Tensor:
         """The log density of the copula at these scores, in float64."""
@@ -392,20 +362,17 @@ class GaussianCopula(Composite):
         partition: Partition,
         blocks: list[int] | None,
     ) -> Tensor:
-        if self._is_exact:
+        if self._has_boxes:
             return exact_blocks(self, value, precision, partition, blocks)
         value, observed, z = self._observed_scores(value)
         block, nodes = self._narrowed(precision, partition, blocks)
-        marginal = torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0)[
-            ..., nodes
-        ]
+        marginal = self._marginal_log_prob(value, observed)[..., nodes]
         copula = block._log_copula(z[..., nodes], observed[..., nodes])
         return marginal.sum(-1) + copula.to(marginal.dtype)
 
-    def _independent_log_prob(self, value: Any) -> Tensor:
-        """The log density on a graph without edges: the copula is one, so no score is needed."""
-        value, observed = self._filled_value(value)
-        return torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0).sum(-1)
+    def _marginal_log_prob(self, value: Tensor, observed: Tensor) -> Tensor:
+        """The marginal log densities, zero at missing nodes."""
+        return torch.where(observed, marginals.log_prob(self.marginal_dist, value), 0.0)
 
     def _filled_value(self, value: Any) -> tuple[Tensor, Tensor]:
         """The value, in the support, with missing nodes filled in, and which are observed."""
@@ -417,46 +384,17 @@ class GaussianCopula(Composite):
     def _observed_scores(self, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """The value with missing nodes filled in, which are observed, and the normal scores."""
         value, observed = self._filled_value(value)
-        if self.discrete == "midpoint" and wide_atoms(self.marginal_dist, value, observed):
-            warnings.warn(
-                "The midpoint rule for discrete marginals is a poor approximation here: many "
-                "observed nodes have an atom of probability above 0.3 (counts mostly 0 and 1?). "
-                "Dependence, likelihood values and leave-one-out are then unreliable; "
-                'predictions at missing nodes suffer little.\n  Use discrete="exact" or "ep" '
-                '("augment" adds latent scores for NUTS and SVI).',
-                MidpointWarning,
-                stacklevel=3,
-            )
+        if self.discrete == "midpoint":
+            warn_of_wide_atoms(self.marginal_dist, value, observed)
         z = node_scores(self.marginal_dist, value, self.num_nodes, self.tail_clip)
         return value, observed, torch.where(observed, z, 0.0)
-
-    def _cast(self, x: Tensor) -> Tensor:
-        """Back from the float64 of the latent vector to the dtype of the marginals."""
-        return x.to(self._dtype)
 
     @property
     def _dtype(self) -> torch.dtype:
         return value_dtype(self.marginal_dist)
 
     def __repr__(self) -> str:
-        dependence = (
-            f"precision={self.precision!r}" if self.precision is not None else "correlation_matrix"
-        )
+        dependence = f"precision={self.precision!r}" if self.precision else "correlation_matrix"
         nugget = ", with a nugget" if isinstance(self.latent, NuggetLatent) else ""
         batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
         return f"GaussianCopula({self.marginal_dist!r}, {dependence}{nugget}{batch})"
-
-
-def _checked_clip(tail_clip: float | None, discrete: str) -> float | None:
-    if tail_clip is not None and not 0 < tail_clip < 0.5:
-        raise InvalidArgumentError(
-            "tail_clip", "between 0 and 0.5", repr(tail_clip), "The published value is 1e-3."
-        )
-    if tail_clip is not None and discrete != "midpoint":
-        raise InvalidArgumentError(
-            "tail_clip",
-            'None unless discrete="midpoint"',
-            f"{tail_clip:g} with discrete={discrete!r}",
-            "Clipping belongs to the published approximation.",
-        )
-    return tail_clip

@@ -14,12 +14,14 @@ from ..errors import InvalidArgumentError
 from ..partitions import Partition
 from ..precision import SparsePrecision
 from ..shapes import broadcast_shapes
-from .base import Interval, NodeDistribution, check_level, level_first
+from .arguments import check_precision
+from .base import NodeDistribution, check_level, level_first
 from .composite import Composite
 from .estimates import log_prob_error
 from .latent import Latent, PrecisionLatent, leave_one_out_density
 from .leave_one_out import LeaveOneOut
 from .nugget import NuggetLatent
+from .scores import Scores
 
 
 class _Normal(NodeDistribution):
@@ -164,18 +166,7 @@ class _Normal(NodeDistribution):
             Shape ``(*levels, *batch, num_nodes)``.
         """
         z = level_first(torch.special.ndtri(check_level("q", q)), len(self.batch_shape) + 1)
-        return self.loc + (z * self.latent.scale()).to(self.loc.dtype)
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals node by node.
-
-        Args:
-            level: The probability of each interval.
-
-        Returns:
-            The pair ``(lower, upper)``, each ``(*batch, num_nodes)``.
-        """
-        return Interval.from_quantile(self.quantile, level)
+        return self._from_scores(z)
 
     def cdf(self, value: Tensor) -> Tensor:
         """The distribution functions ``P(Y_i <= y_i)``, node by node.
@@ -204,6 +195,23 @@ class _Normal(NodeDistribution):
         return torch.where(observed, law.log_prob(residual), math.nan).to(self.loc.dtype)
 
     # ---------------------------------------------------------------- internals
+
+    #: Whether values are intervals of the latent vector, as counts are under some rules.
+    _has_boxes = False
+
+    def _from_scores(self, z: Tensor) -> Tensor:
+        """The values with these normal scores."""
+        return self.loc + (z * self.latent.scale()).to(self.loc.dtype)
+
+    def _scores_of(self, value: Any) -> Scores:
+        """The normal scores of values, ``(*sample, *batch, num_nodes)``, NaN at missing nodes."""
+        residual, observed = self._residual(value)
+        return self._scores_of_draws(residual / self.latent.scale(), observed)
+
+    def _scores_of_draws(self, z: Tensor, observed: Tensor) -> Scores:
+        """The same of values that were drawn as these scores."""
+        end = torch.where(observed, z, math.nan)
+        return Scores(z, end, end, observed)
 
     def _residual(self, value: Any) -> tuple[Tensor, Tensor]:
         """``value - loc`` in float64, zero at missing nodes, and which nodes are observed."""
@@ -258,15 +266,9 @@ class GraphNormal(Composite, _Normal):
         nugget: Tensor | float | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        if not isinstance(precision, SparsePrecision):
-            raise InvalidArgumentError(
-                "precision",
-                "a SparsePrecision",
-                type(precision).__name__,
-                "Call a precision module, as in CARPrecision(graph)(rho=0.9, tau=1.0).",
-            )
+        check_precision(precision)
         num_nodes = precision.num_nodes
-        if not torch.is_tensor(loc):
+        if not (torch.is_tensor(loc) and loc.is_floating_point()):
             loc = torch.as_tensor(loc, dtype=precision.dtype)
         if loc.dim() and loc.shape[-1] not in (1, num_nodes):
             raise InvalidArgumentError(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -82,9 +83,14 @@ class PrecisionLatent(Latent):
     """``N(0, K^-1)`` with a sparse precision on a graph."""
 
     def __init__(self, precision: SparsePrecision) -> None:
-        self.precision = precision.double()
+        self._given = precision
         self.num_nodes = precision.num_nodes
         self.batch_shape = precision.batch_shape
+
+    @property
+    def precision(self) -> SparsePrecision:
+        """In float64, with the values that the precision has by now."""
+        return self._given.double()
 
     def scale(self) -> Tensor:
         return self.precision.scale()
@@ -95,8 +101,10 @@ class PrecisionLatent(Latent):
     def variance_spread(self) -> Tensor | None:
         return self.precision.solver.inverse_diagonal_spread()
 
-    def with_precision(self, precision: SparsePrecision) -> PrecisionLatent:
-        """The same with another precision."""
+    def with_precision(
+        self, precision: SparsePrecision, nodes: Tensor | None = None
+    ) -> PrecisionLatent:
+        """The same with another precision, of some of the nodes or of all."""
         return PrecisionLatent(precision)
 
     def sample(self, shape: torch.Size) -> Tensor:
@@ -148,14 +156,12 @@ class CovarianceLatent(Latent):
         self.covariance = covariance.double()
         self.num_nodes = covariance.shape[-1]
         self.batch_shape = covariance.shape[:-2]
-        self._factor: Tensor | None = None
 
-    @property
+    @cached_property
+    @torch.inference_mode(False)  # with derivatives even where none are recorded, for later calls
     def factor(self) -> Tensor:
         """The lower triangular ``C`` with ``C C' = Sigma``."""
-        if self._factor is None:
-            self._factor = checked_cholesky(self.covariance, "correlation_matrix")
-        return self._factor
+        return checked_cholesky(self.covariance, "correlation_matrix")
 
     def scale(self) -> Tensor:
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()

@@ -12,35 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import marginals
 from ..marginals.registry import score_from_tails
 from ..special import log_ndtr
 from . import exact
 from .conditional_copula import log_normal_interval
 from .latent import Latent
-from .scores import node_scores, value_dtype
-
-
-class Scores(NamedTuple):
-    """Values on the scale of normal scores, each ``(*sample, *batch, num_nodes)``.
-
-    Attributes:
-        point: The score that stands for the value when other nodes are conditioned on it; any
-            finite number at a missing node.
-        lower: The value is the one of every score in ``(lower, upper]``.
-        upper: At a continuous node both ends are the normal score.
-        observed: Which values are not missing.
-    """
-
-    point: Tensor
-    lower: Tensor
-    upper: Tensor
-    observed: Tensor
+from .scores import Scores
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -82,7 +64,7 @@ class LeaveOneOut:
     @classmethod
     def of(cls, law: Any, value: Tensor) -> LeaveOneOut:
         """That of some values under a ``GaussianCopula`` or ``GraphNormal``."""
-        return cls.from_scores(law, value_scores(law, value))
+        return cls.from_scores(law, law._scores_of(value))
 
     @classmethod
     def from_scores(cls, law: Any, scores: Scores, *, discrete: str | None = None) -> LeaveOneOut:
@@ -94,13 +76,13 @@ class LeaveOneOut:
             discrete: How other discrete nodes are conditioned on: ``"midpoint"``, or None for the
                 rule of the law.
         """
-        if discrete is None and getattr(law, "_is_exact", False):
-            return cls(*_particle_parts(law, scores), scores, lambda z: _to_value(law, z))
+        if discrete is None and law._has_boxes:
+            return cls(*_particle_parts(law, scores), scores, law._from_scores)
         node_scale = law.latent.scale()
         x = scores.point * node_scale
         moments = law._by_pattern(_moments, x, scores.observed)  # (*sample, *batch, num_nodes, 2)
         mean, scale = (moments / node_scale.unsqueeze(-1)).unsqueeze(0).unbind(-1)
-        return cls(mean, scale, torch.zeros_like(mean), scores, lambda z: _to_value(law, z))
+        return cls(mean, scale, torch.zeros_like(mean), scores, law._from_scores)
 
     @property
     def mean(self) -> Tensor:
@@ -165,26 +147,6 @@ class LeaveOneOut:
         return f"LeaveOneOut({int(rows[0].sum())} of {rows.shape[1]} nodes observed{batch}{parts})"
 
 
-def value_scores(law: Any, value: Tensor) -> Scores:
-    """The normal scores of values under the marginals of a law, NaN ends at missing nodes.
-
-    Args:
-        law: A ``GaussianCopula`` or ``GraphNormal``.
-        value: Shape ``(*sample, *batch, num_nodes)``, NaN at missing nodes.
-    """
-    if not hasattr(law, "marginal_dist"):
-        residual, observed = law._residual(value)
-        point = residual / law.latent.scale()
-        end = torch.where(observed, point, math.nan)
-        return Scores(point, end, end, observed)
-    value, observed, point = law._observed_scores(value)
-    lower, upper = (
-        torch.where(observed, end.double(), math.nan)
-        for end in marginals.normal_score_limits(law.marginal_dist, value)
-    )
-    return Scores(point, lower, upper, observed)
-
-
 def simulated_scores(law: Any, sample_shape: Any, observed: Tensor) -> Scores:
     """The normal scores of values drawn from the law, seen through its rule for discrete nodes.
 
@@ -197,24 +159,7 @@ def simulated_scores(law: Any, sample_shape: Any, observed: Tensor) -> Scores:
     """
     shape = torch.Size((*sample_shape, *law.batch_shape, law.num_nodes))
     z = law.latent.sample(shape) / law.latent.scale()
-    pattern = observed.expand(shape)
-    end = torch.where(pattern, z, math.nan)
-    if not hasattr(law, "marginal_dist"):
-        return Scores(z, end, end, pattern)
-    discrete = law.discrete_nodes
-    if law.tail_clip is not None:
-        bound = -torch.special.ndtri(torch.tensor(law.tail_clip, dtype=torch.float64))
-        z = z.clamp(-bound, bound)
-    if not bool(discrete.any()):
-        return Scores(z, end, end, pattern)
-    drawn = _to_value(law, torch.where(pattern, end, 0.0))
-    value = marginals.fill_missing(law.marginal_dist, drawn, discrete & pattern)
-    point = node_scores(law.marginal_dist, value, law.num_nodes, law.tail_clip)
-    lower, upper = (
-        torch.where(discrete & pattern, limit.double(), end)
-        for limit in marginals.normal_score_limits(law.marginal_dist, value)
-    )
-    return Scores(torch.where(discrete, point, z), lower, upper, pattern)
+    return law._scores_of_draws(z, observed.expand(shape))
 
 
 def _particle_parts(law: Any, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
@@ -240,12 +185,6 @@ def _row_parts(row: exact.Row) -> tuple[Tensor, Tensor, Tensor]:
     lower, upper, at = ((end - mean) / deviation for end in (row.lower, row.upper, row.x))
     log_density = torch.where(row.boxed, log_normal_interval(lower, upper), -at.square() / 2)
     return mean, deviation, torch.log_softmax(log_weights - log_density, 0)
-
-
-def _to_value(law: Any, z: Tensor) -> Tensor:
-    if not hasattr(law, "marginal_dist"):
-        return law.loc + (z * law.latent.scale()).to(law.loc.dtype)
-    return marginals.from_normal_score(law.marginal_dist, z.to(value_dtype(law.marginal_dist)))
 
 
 def _moments(latent: Latent, x: Tensor, observed: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ class NuggetLatent(Latent):
         gain: Shape ``(*batch, len(nodes))``.
         nugget: The noise variance, shape ``(*batch,)``, positive.
         nodes: The nodes at which ``z`` lives, int64; all of them by default.
+        gain_is_estimated: Whether the gain comes from the scale of the field, so that ``z`` has
+            unit scale; see :meth:`unit_variance`.
     """
 
     def __init__(
@@ -47,11 +49,14 @@ class NuggetLatent(Latent):
         gain: Tensor,
         nugget: Tensor,
         nodes: Tensor | None = None,
+        *,
+        gain_is_estimated: bool = False,
     ) -> None:
         self.precision = precision.double()
         self.gain = gain.double()
         self.nugget = nugget.double()
         self.nodes = torch.arange(precision.num_nodes) if nodes is None else nodes
+        self.gain_is_estimated = gain_is_estimated
         self.num_nodes = len(self.nodes)
         self.batch_shape = broadcast_shapes(precision.batch_shape, gain.shape[:-1], nugget.shape)
 
@@ -61,31 +66,31 @@ class NuggetLatent(Latent):
         precision = precision.double()
         nugget = nugget.double()
         gain = (1 - nugget).sqrt().unsqueeze(-1) / precision.scale()
-        latent = cls(precision, gain, nugget)
-        latent._unit = True
-        return latent
+        return cls(precision, gain, nugget, gain_is_estimated=True)
 
-    _unit = False
+    def with_precision(
+        self, precision: SparsePrecision, nodes: Tensor | None = None
+    ) -> NuggetLatent:
+        """The same with another precision of the field, on some of the nodes or on all.
 
-    @property
-    def gain_is_estimated(self) -> bool:
-        """Whether the gain comes from the scale of the field."""
-        return self._unit
-
-    def with_precision(self, precision: SparsePrecision) -> NuggetLatent:
-        """The same with another precision of the field."""
-        if self._unit:
-            return NuggetLatent.unit_variance(precision, self.nugget.detach())
-        return NuggetLatent(precision, self.gain.detach(), self.nugget.detach(), self.nodes)
+        Args:
+            precision: The other precision.
+            nodes: Those that it has, int64; of a ``z`` that lives on all nodes.
+        """
+        if self.gain_is_estimated:
+            return NuggetLatent.unit_variance(precision, self.nugget)
+        if nodes is None:
+            return NuggetLatent(precision, self.gain, self.nugget, self.nodes)
+        return NuggetLatent(precision, self.gain[..., nodes], self.nugget)
 
     def scale(self) -> Tensor:
-        if self._unit:
+        if self.gain_is_estimated:
             return torch.ones(self.num_nodes, dtype=torch.float64)
         variance = self.precision.variance()[..., self.nodes]
         return (self.gain.square() * variance + self.nugget.unsqueeze(-1)).sqrt()
 
     def variance_error(self) -> Tensor:
-        if self._unit:
+        if self.gain_is_estimated:
             return super().variance_error()
         return self.gain.square() * self.precision.solver.inverse_diagonal_error()[..., self.nodes]
 
@@ -153,9 +158,9 @@ class NuggetLatent(Latent):
         )
         gain = self.gain.expand(*batch, self.num_nodes).reshape(-1, self.num_nodes)[index]
         nugget = self.nugget.expand(batch).reshape(-1)[index]
-        latent = NuggetLatent(flat, gain, nugget, self.nodes)
-        latent._unit = self._unit
-        return latent
+        return NuggetLatent(
+            flat, gain, nugget, self.nodes, gain_is_estimated=self.gain_is_estimated
+        )
 
     def _posterior(self, observed: Tensor) -> SparsePrecision:
         """``P``, the precision of the field given ``z`` at the observed nodes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from pyro.distributions import constraints
 from torch import Tensor
 
-from .base import Interval, NodeDistribution, check_level, level_first
+from .base import NodeDistribution, check_level, level_first
 from .conditional_copula import ConditionalCopula
 from .latent import Latent
 
@@ -81,6 +82,33 @@ class ParticleConditional(NodeDistribution):
         """The predictive variances, ``(*batch, num_missing)``."""
         return self._moments[1]
 
+    def expand(self, batch_shape: Any, _instance: Any = None) -> ParticleConditional:
+        """A copy with a larger batch shape, with the same particles in every new element.
+
+        Args:
+            batch_shape: The new batch shape.
+
+        Returns:
+            The expanded law.
+        """
+        batch_shape = torch.Size(batch_shape)
+        count, added = len(self.log_weights), len(batch_shape) - len(self.batch_shape)
+
+        def lifted(each: Tensor) -> Tensor:
+            """New dimensions of the batch come after that of the particles."""
+            return each.reshape(count, *(1,) * added, *each.shape[1:])
+
+        new = copy.copy(self) if _instance is None else _instance
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("_moments", None)
+        parts = copy.copy(self.parts)
+        parts.score_mean = lifted(parts.score_mean)
+        new.parts = parts.expand((count, *batch_shape))
+        new.log_weights = lifted(self.log_weights).expand(count, *batch_shape)
+        new._value = self._value.expand(*batch_shape, -1)
+        new._batch_shape = batch_shape
+        return new
+
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
         """Joint draws of shape ``(*sample_shape, *batch, num_missing)``."""
         shape = torch.Size(sample_shape)
@@ -120,26 +148,24 @@ class ParticleConditional(NodeDistribution):
         level = level_first(check_level("q", q), mean.dim() - 1)
         each = mean + scale * torch.special.ndtri(self._for_each(level))
         low, high = each.amin(self._particle_dim), each.amax(self._particle_dim)
+        weights = self._weights.exp()
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            below = self._score_cdf(middle) < level
+            u = torch.special.ndtr((self._for_each(middle) - mean) / scale)
+            below = (weights * u).sum(self._particle_dim) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return self.parts._from_scores((low + high) / 2)
 
-    def interval(self, level: float = 0.9) -> Interval:
-        """Equal-tailed intervals ``(lower, upper)``, in the order of ``nodes``."""
-        return Interval.from_quantile(self.quantile, level)
-
     def cdf(self, value: Tensor) -> Tensor:
         """The predictive distribution functions, node by node, NaN where the value is."""
-        value = torch.as_tensor(value)
+        value = self._node_values(value, "y_missing")
         each = self.parts.cdf(self._for_each(value))
         # The weights add up to one except for rounding, which must not carry it above one.
         return (self._weights.exp() * each).sum(self._particle_dim).clamp(max=1.0)
 
     def marginal_log_prob(self, value: Tensor) -> Tensor:
         """The predictive log density of each node by itself, NaN where the value is."""
-        value = torch.as_tensor(value)
+        value = self._node_values(value, "y_missing")
         each = self.parts.marginal_log_prob(self._for_each(value))
         return torch.logsumexp(self._weights + each, self._particle_dim)
 
@@ -152,10 +178,6 @@ class ParticleConditional(NodeDistribution):
         mean = (weights * each).sum(0)
         spread = self.parts.variance + (each - mean).square()
         return mean.to(each.dtype), (weights * spread).sum(0).to(each.dtype)
-
-    def _score_cdf(self, z: Tensor) -> Tensor:
-        standard = (self._for_each(z) - self.parts.score_mean) / self.parts.score_scale
-        return (self._weights.exp() * torch.special.ndtr(standard)).sum(self._particle_dim)
 
     def _for_each(self, value: Tensor) -> Tensor:
         """``(*sample, *batch, n)`` as ``(*sample, 1, *batch, n)``."""

@@ -14,6 +14,10 @@ from torch import Tensor
 from .resources import check_memory
 from .solver import Solver, not_positive_definite, to_dense
 
+#: What is kept is computed with derivatives even where none are recorded: a later call may want
+#: them, and would take what it finds for a constant.
+_recorded = torch.inference_mode(False)
+
 
 class DenseSolver(Solver):
     """Factors ``K`` as a dense matrix, ``K = L L'``."""
@@ -22,6 +26,7 @@ class DenseSolver(Solver):
     second_order = True
 
     @cached_property
+    @_recorded
     def matrix(self) -> Tensor:
         """``K``, of shape ``(*batch, num_nodes, num_nodes)``."""
         # the matrix, its factor and inverse, and as much again for their derivatives
@@ -34,11 +39,13 @@ class DenseSolver(Solver):
         return to_dense(self.graph, self.diagonal, self.off_diagonal)
 
     @cached_property
+    @_recorded
     def factor(self) -> Tensor:
         """The lower triangular ``L`` with ``L L' = K``."""
         return checked_cholesky(self.matrix)
 
     @cached_property
+    @_recorded
     def inverse(self) -> Tensor:
         """``K^-1``."""
         return torch.cholesky_inverse(self.factor)

@@ -136,12 +136,12 @@ class Elements:
             pattern.multiply(*ends, self._values[element], rows, result)
             return result
 
-        return self._joined(v, [product(e, rows) for e, rows in enumerate(self._samples(v))])
+        return self.joined(v, [product(e, rows) for e, rows in enumerate(self.samples(v))])
 
     def outer(self, w: Tensor, x: Tensor) -> Tensor:
         """``-(w x' + x w') / 2`` on the pattern, edges counted twice, summed over samples."""
         result = np.zeros_like(self._values)
-        left, right = self._samples(w), self._samples(x)
+        left, right = self.samples(w), self.samples(x)
         for element, values in enumerate(result):
             pattern.outer(*self._ends(), left[element], right[element], values)
         return self._stacked(result)
@@ -155,8 +155,8 @@ class Elements:
             place: Where the values of the missing block stand.
             block: The factors of that block, or None.
         """
-        weights = self._samples(weight.unsqueeze(-1))[..., 0]
-        samples, result = self._samples(v), np.empty_like(self._values)
+        weights = self.samples(weight.unsqueeze(-1))[..., 0]
+        samples, result = self.samples(v), np.empty_like(self._values)
         for element, values in enumerate(result):
             whole = self.parts[element].selected_inverse(keep=False)
             part = block.parts[element].selected_inverse(keep=False) if block else _NOTHING
@@ -165,22 +165,33 @@ class Elements:
             )
         return self._stacked(result)
 
+    def samples(self, b: Tensor) -> np.ndarray:
+        """``(*sample, *batch, n)`` as contiguous ``(elements, samples, n)``."""
+        flat = b.detach().to("cpu", torch.float64).permute(*self._order(b), -1)
+        return flat.reshape(len(self.parts), -1, b.shape[-1]).contiguous().numpy()
+
+    def joined(self, b: Tensor, parts: list[np.ndarray]) -> Tensor:
+        """What was made of the :meth:`samples` of ``b``, one array an element, in its order."""
+        order = self._order(b)
+        result = torch.from_numpy(parts[0] if len(parts) == 1 else np.stack(parts))
+        result = result.reshape(*(b.shape[k] for k in order), result.shape[-1])
+        return result.permute(*np.argsort(order).tolist(), -1).to(b)
+
+    def _order(self, b: Tensor) -> list[int]:
+        """The dimensions of ``b`` before its nodes, first those that tell elements apart.
+
+        Along a dimension of the batch that has size one, ``b`` may have any: those are samples.
+        """
+        extra = b.dim() - 1 - len(self.batch)
+        own = [extra + k for k, size in enumerate(self.batch) if size != 1]
+        return own + [k for k in range(b.dim() - 1) if k not in own]
+
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
         return self.graph.rows.numpy(), self.graph.cols.numpy()
 
-    def _samples(self, b: Tensor) -> np.ndarray:
-        """``(*sample, *batch, n)`` as contiguous ``(elements, samples, n)``."""
-        count, n = len(self.parts), b.shape[-1]
-        flat = b.detach().to("cpu", torch.float64).reshape(-1, count, n)
-        return flat.transpose(0, 1).contiguous().numpy()
-
     def _each(self, b: Tensor, apply: Any) -> Tensor:
-        pairs = zip(self.parts, self._samples(b), strict=True)
-        return self._joined(b, [apply(factor, rows) for factor, rows in pairs])
-
-    def _joined(self, b: Tensor, parts: list[np.ndarray]) -> Tensor:
-        result = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-        return torch.from_numpy(result).reshape(b.shape).to(b)
+        pairs = zip(self.parts, self.samples(b), strict=True)
+        return self.joined(b, [apply(factor, rows) for factor, rows in pairs])
 
     def _stacked(self, values: list[np.ndarray] | np.ndarray) -> Tensor:
         return torch.from_numpy(np.asarray(values)).reshape(*self.batch, -1)

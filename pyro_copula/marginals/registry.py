@@ -137,7 +137,6 @@ class OwnCDF(MarginalCDF):
 
 
 _REGISTRY: dict[type, MarginalCDF] = {}
-_FUNCTIONS = ("cdf", "icdf", "log_cdf", "log_sf", "isf")
 
 
 def register_cdf(

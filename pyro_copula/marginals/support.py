@@ -26,10 +26,8 @@ def fill_missing(d: Any, y: Tensor, observed: Tensor) -> Tensor:
         observed: Boolean, broadcastable to ``y``: which entries to keep.
 
     Returns:
-        The broadcast of ``y`` with ``d.batch_shape`` and ``observed``.
-
-    Shape:
-        Returns the broadcast of ``y`` with ``d.batch_shape`` and ``observed``.
+        ``y`` itself if nothing is missing, else its broadcast with ``d.batch_shape`` and
+        ``observed``.
 
     Example:
         >>> import pyro.distributions as dist

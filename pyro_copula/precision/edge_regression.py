@@ -110,14 +110,24 @@ class EdgeRegressionPrecision(nn.Module):
         Returns:
             The precision.
         """
-        weight = self.edge_weight(x)
-        factor = self.scale(scale).unsqueeze(-1)
-        diagonal = torch.ones(self.graph.num_nodes, dtype=weight.dtype)
-        diagonal = diagonal.index_add(0, self.graph.rows, weight)
-        diagonal = diagonal.index_add(0, self.graph.cols, weight)
-        return SparsePrecision(
-            self.graph, factor * diagonal, -factor * weight, backend=self.backend
-        )
+        return dominant(self.graph, self.edge_weight(x), self.scale(scale), self.backend)
+
+
+def dominant(
+    graph: Graph, weight: Tensor, scale: Tensor, backend: str | Iterative
+) -> SparsePrecision:
+    """``c (I + D - A)``, strictly diagonally dominant for any positive weights of the edges.
+
+    Args:
+        graph: The graph.
+        weight: The weights that make up ``A`` and the degrees ``D``, ``(*batch, num_edges)``.
+        scale: The overall scale ``c``, ``(*batch,)``.
+        backend: Passed to :class:`SparsePrecision`.
+    """
+    diagonal = torch.ones(*weight.shape[:-1], graph.num_nodes, dtype=weight.dtype)
+    diagonal = diagonal.index_add(-1, graph.rows, weight).index_add(-1, graph.cols, weight)
+    factor = scale.unsqueeze(-1)
+    return SparsePrecision(graph, factor * diagonal, -factor * weight, backend=backend)
 
 
 def check_features(x: Tensor, shape: tuple[int, int]) -> None:

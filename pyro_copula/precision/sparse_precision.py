@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgumentError
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from ..linalg import (
     Solver,
     check_backend,
@@ -58,13 +58,7 @@ class SparsePrecision:
     def __init__(
         self, graph: Graph, diagonal: Tensor, off_diagonal: Tensor, *, backend: Any = "auto"
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise InvalidArgumentError(
-                "graph",
-                "a pyro_copula.Graph",
-                type(graph).__name__,
-                "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
-            )
+        check_graph(graph)
         self.graph = graph
         self.backend = check_backend(backend)
         diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
@@ -73,7 +67,7 @@ class SparsePrecision:
         batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
         self.diagonal = diagonal.to(dtype).expand(*batch, -1)
         self.off_diagonal = off_diagonal.to(dtype).expand(*batch, -1)
-        self._solver: Solver | None = None
+        self._keep(None)
 
     @classmethod
     def _derived(
@@ -86,8 +80,9 @@ class SparsePrecision:
     ) -> SparsePrecision:
         """A precision made of values that were checked when another one was made of them."""
         new = cls.__new__(cls)
-        new.graph, new.backend, new._solver = graph, backend, solver
+        new.graph, new.backend = graph, backend
         new.diagonal, new.off_diagonal = diagonal, off_diagonal
+        new._keep(solver)
         return new
 
     # ---------------------------------------------------------------- shape
@@ -111,12 +106,34 @@ class SparsePrecision:
 
     @property
     def solver(self) -> Solver:
-        """The solver behind this precision, made once."""
-        if self._solver is None:
-            self._solver = make_solver(
+        """The solver behind this precision, kept until it is out of date.
+
+        It is made again after a change of the values in place, which is what an optimiser does,
+        and where derivatives are wanted that one made without recording does not have.
+        """
+        solver = self._solver
+        if solver is None or self._versions != self._seen or (self._wanted and not self._recorded):
+            solver = make_solver(
                 self.backend, self.graph, self.diagonal.double(), self.off_diagonal.double()
             )
-        return self._solver
+            self._keep(solver)
+        return solver
+
+    def _keep(self, solver: Solver | None) -> None:
+        self._solver = solver
+        self._recorded, self._seen = self._wanted, self._versions
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether derivatives in the values are recorded right now."""
+        needed = self.diagonal.requires_grad or self.off_diagonal.requires_grad
+        return needed and torch.is_grad_enabled()
+
+    @property
+    def _versions(self) -> tuple[int, ...]:
+        """How often either of the values was changed in place; inference tensors do not count."""
+        values = (self.diagonal, self.off_diagonal)
+        return tuple(0 if value.is_inference() else value._version for value in values)
 
     def logdet(self) -> Tensor:
         """``log det K``.
@@ -254,8 +271,7 @@ class SparsePrecision:
         return self._pathwise(self.solver.half_solve(noise.detach().double()).to(self.dtype))
 
     def _pathwise(self, draw: Tensor) -> Tensor:
-        needs_grad = self.diagonal.requires_grad or self.off_diagonal.requires_grad
-        if not (needs_grad and torch.is_grad_enabled()):
+        if not self._wanted:
             return draw
         product = self.matvec(draw)
         return draw - 0.5 * self.detach().solve(product - product.detach())

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..graph import Graph
 from ..linalg import Iterative
 from ..scalars import Positive
-from .edge_regression import check_features
+from .edge_regression import check_features, dominant
 from .sparse_precision import SparsePrecision
 
 
@@ -121,10 +121,4 @@ class WeightedLaplacianPrecision(nn.Module):
             The precision.
         """
         weight = self.edge_weight(x, strength)
-        factor = self.scale(scale).unsqueeze(-1)
-        diagonal = torch.ones(*weight.shape[:-1], self.graph.num_nodes, dtype=weight.dtype)
-        diagonal = diagonal.index_add(-1, self.graph.rows, weight)
-        diagonal = diagonal.index_add(-1, self.graph.cols, weight)
-        return SparsePrecision(
-            self.graph, factor * diagonal, -factor * weight, backend=self.backend
-        )
+        return dominant(self.graph, weight, self.scale(scale), self.backend)

@@ -42,18 +42,29 @@ def check_solver(
 ) -> None:
     """A backend agrees with the dense one, in values and in first derivatives.
 
+    Right-hand sides may have more elements than the batch of matrices has where that has size one,
+    so a batch of shape (3, 1) is always checked against right-hand sides of batch shape (3, 4).
+
     Args:
         solver_class: The backend.
         graph: The pattern.
         values: Diagonal and off-diagonal; random ones by default.
         tolerance: The relative error allowed, against the largest entry of each result.
     """
-    diagonal, off = dominant_values(graph) if values is None else values
+    given = dominant_values(graph) if values is None else values
+    for diagonal, off in (given, dominant_values(graph, (3, 1))):
+        _check_operations(solver_class, graph, diagonal, off, tolerance)
+
+
+def _check_operations(
+    solver_class: type[Solver], graph: Graph, diagonal: Tensor, off: Tensor, tolerance: float
+) -> None:
     observed = torch.arange(graph.num_nodes) % 3 != 1
     generator = torch.Generator().manual_seed(1)
-    shape = diagonal.shape
+    shape = [4 if size == 1 else size for size in diagonal.shape[:-1]] + [graph.num_nodes]
     b = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
     weight = torch.randn(graph.num_nodes, generator=generator, dtype=torch.float64)
+    label = f"{solver_class.name}, batch {tuple(diagonal.shape[:-1])},"
 
     operations = {
         "logdet": lambda s: s.logdet(),
@@ -73,7 +84,7 @@ def check_solver(
             grads = [leaf.grad if leaf.grad is not None else torch.zeros(()) for leaf in leaves]
             results.append([value.detach(), *grads])
         for what, expected, found in zip(("value", "d/d diagonal", "d/d off_diagonal"), *results):
-            _assert_close(f"{solver_class.name} {name}: {what}", found, expected, tolerance)
+            _assert_close(f"{label} {name}: {what}", found, expected, tolerance)
 
     solver = solver_class(graph, diagonal, off)
     eye = torch.eye(graph.num_nodes, dtype=torch.float64)
@@ -81,7 +92,7 @@ def check_solver(
     columns = solver.half_solve(eye.expand(-1, *shape))  # column k of A, first dimension
     root = columns.movedim(0, -1)
     inverse = DenseSolver(graph, diagonal, off).inverse
-    _assert_close(f"{solver_class.name} half_solve: A A'", root @ root.mT, inverse, tolerance)
+    _assert_close(f"{label} half_solve: A A'", root @ root.mT, inverse, tolerance)
 
 
 def check_precision(make: Any, *, graphs: dict[str, Graph] = SMALL_GRAPHS) -> None:

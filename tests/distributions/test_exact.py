@@ -325,6 +325,18 @@ def test_pointwise_on_a_larger_graph_is_close_to_the_differences(monkeypatch):
     assert float(error.square().mean().sqrt()) < 0.04
 
 
+@pytest.mark.parametrize("differences", [256, 0])
+def test_pointwise_has_the_dtype_of_the_law(differences, monkeypatch):
+    monkeypatch.setattr(exact_rule, "_DIFFERENCES", differences)
+    _, precision = lattice(3)
+    y = torch.tensor([0, 1, 2, 0, 1, 1, 0, 0, 3])
+    for dtype in (torch.float32, torch.float64):
+        law = dist.Poisson(torch.full((9,), 0.8, dtype=dtype))
+        copula = pc.GaussianCopula(law, precision=precision, discrete="exact", num_particles=16)
+        for value in (y.float(), y.double()):
+            assert copula.pointwise_log_prob(value).dtype == copula.log_prob(value).dtype == dtype
+
+
 def test_continuous_marginals_are_not_touched():
     _, precision = lattice(3)
     law = dist.Normal(torch.zeros(9), 2.0)

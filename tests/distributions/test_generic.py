@@ -92,6 +92,17 @@ def test_shapes(make, batch, k):
     assert conditional.expand((6, *shape)).sample().shape == (6, *shape, 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("loc", [torch.tensor([0, 1, 2, 3]), torch.tensor(1), [0, 1, 2, 3], 2])
+def test_means_may_be_integers(loc, dtype):
+    K = pc.CARPrecision(PATH)(rho=torch.tensor(0.9, dtype=dtype), tau=torch.ones((), dtype=dtype))
+    law = pc.GraphNormal(loc, K)
+    same = pc.GraphNormal(torch.as_tensor(loc, dtype=dtype), K)
+    assert law.loc.dtype == law.sample().dtype == dtype
+    y = torch.linspace(-1, 1, 4, dtype=dtype)
+    assert float(law.log_prob(y)) == float(same.log_prob(y))
+
+
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize(("batch", "k"), BATCHES)
 def test_expand(make, batch, k):

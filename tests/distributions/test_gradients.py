@@ -121,3 +121,82 @@ def test_second_derivatives_exist_with_the_dense_backend():
     h = 1e-4
     expected = (log_prob(a + h) - 2 * log_prob(a) + log_prob(a - h)) / h**2
     assert float(hessian) == pytest.approx(float(expected), rel=1e-5)
+
+
+def laws(kind, rho):
+    """A law whose log density depends on one parameter."""
+    graph = SMALL_GRAPHS["grid"]
+    marginal = torch.distributions.Normal(torch.zeros(9), 1.0)
+    if kind.startswith("correlation"):
+        R = torch.eye(9) + 0.9 * rho * (1 - torch.eye(9))
+        nugget = 0.2 if kind == "correlation with nugget" else None
+        return pc.GaussianCopula(marginal, correlation_matrix=R, nugget=nugget)
+    backend, _, kind = kind.partition(" ")
+    K = pc.CARPrecision(graph, backend=backend)(rho=rho, tau=torch.tensor(1.0))
+    if kind == "normal":
+        return pc.GraphNormal(torch.zeros(9), K)
+    if kind == "normal with nugget":
+        return pc.GraphNormal(torch.zeros(9), K, nugget=0.3)
+    return pc.GaussianCopula(marginal, K, nugget=0.2 if kind == "copula with nugget" else None)
+
+
+KINDS = [
+    *(
+        f"{backend} {kind}"
+        for backend in ("dense", "sparse")
+        for kind in ("normal", "normal with nugget", "copula", "copula with nugget")
+    ),
+    "correlation",
+    "correlation with nugget",
+]
+Y = torch.tensor([1.0, 0, 2, 3, math.nan, 1, 0, 2, math.nan])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_computed_before_without_gradients_does_not_change_them(kind):
+    def log_prob(rho):
+        law = laws(kind, rho)
+        law.sample()
+        with torch.no_grad():
+            law.log_prob(Y)
+            law.pointwise_log_prob(Y)
+            law.condition(Y)
+        return law.log_prob(Y) + law.log_prob(Y.nan_to_num(0.5))
+
+    assert_gradients(log_prob, [torch.tensor(0.7)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conditional_law_keeps_its_gradients(kind):
+    def marginal_log_prob(rho):
+        law = laws(kind, rho).condition(Y)
+        with torch.no_grad():
+            law.interval(0.9)
+            law.mean  # noqa: B018
+            law.cdf(torch.ones(2))
+        wide = law.expand([2])
+        held_out = torch.tensor([1.0, 2.0])
+        return law.marginal_log_prob(held_out).sum() + wide.cdf(held_out).sum()
+
+    assert_gradients(marginal_log_prob, [torch.tensor(0.7)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("backend", ["dense", "sparse"])
+def test_a_law_kept_while_an_optimiser_moves_its_values(backend, dtype):
+    graph, y = SMALL_GRAPHS["grid"], Y.to(dtype)
+    losses = []
+    for once in (False, True):
+        values = (torch.full((9,), 5.0, dtype=dtype), -torch.ones(graph.num_edges, dtype=dtype))
+        leaves = [v.requires_grad_() for v in values]
+        law, steps = None, torch.optim.SGD(leaves, lr=0.01)
+        for _ in range(4):
+            if law is None or not once:
+                K = pc.SparsePrecision(graph, *leaves, backend=backend)
+                law = pc.GraphNormal(torch.zeros(9, dtype=dtype), K)
+            steps.zero_grad()
+            loss = -law.log_prob(y)
+            loss.backward()
+            steps.step()
+            losses.append(loss.detach())
+    torch.testing.assert_close(losses[4:], losses[:4])

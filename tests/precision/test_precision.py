@@ -11,6 +11,7 @@ from torch import nn
 
 import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError
+from pyro_copula.linalg import Iterative
 from pyro_copula.testing import SMALL_GRAPHS, check_precision
 from pyro_copula.testing.contracts import dominant_values
 
@@ -175,6 +176,92 @@ def test_pickle_repr_and_numbers_instead_of_tensors():
     assert "batch_shape=(2,)" in repr(pc.CARPrecision(graph)(rho=torch.tensor([0.1, 0.2])))
     other = pickle.loads(pickle.dumps(K))
     torch.testing.assert_close(other.logdet(), K.logdet())
+
+
+BACKENDS = pytest.mark.parametrize(
+    "backend",
+    ["dense", "sparse", Iterative(tolerance=1e-12, solve_tolerance=1e-12, dtype=torch.float64)],
+    ids=["dense", "sparse", "iterative"],
+)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+def log_density(K, y):
+    return K.logdet() / 2 - K.quadratic_form(y) / 2 + K.variance().log().sum() - K.solve(y).sum()
+
+
+@BACKENDS
+@DTYPES
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("first", ["logdet", "variance", "sample", "detach"])
+def test_a_result_without_derivatives_takes_none_from_later_ones(first, mode, dtype, backend):
+    gradients = []
+    for before in (False, True):
+        rho = torch.tensor(0.9, dtype=dtype, requires_grad=True)
+        tau = torch.tensor(2.0, dtype=dtype)
+        K = pc.CARPrecision(SMALL_GRAPHS["grid"], backend=backend)(rho=rho, tau=tau)
+        if before:
+            with mode():
+                getattr(K, first)()
+        log_density(K, torch.linspace(-1, 1, 9, dtype=dtype)).backward()
+        gradients.append(rho.grad)
+    torch.testing.assert_close(*gradients)
+
+
+@BACKENDS
+@DTYPES
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_values_that_an_optimiser_moves_are_factored_again(optimizer, dtype, backend):
+    graph = SMALL_GRAPHS["grid"]
+    y = torch.linspace(-1, 1, 9, dtype=dtype)
+    losses = []
+    for once in (False, True):
+        leaves = [v.to(dtype).requires_grad_() for v in dominant_values(graph)]
+        steps = optimizer(leaves, lr=0.01)
+        K = pc.SparsePrecision(graph, *leaves, backend=backend)
+        for _ in range(4):
+            if not once:
+                K = pc.SparsePrecision(graph, *leaves, backend=backend)
+            steps.zero_grad()
+            loss = -log_density(K, y)
+            loss.backward()
+            steps.step()
+            losses.append(loss.detach())
+    each, kept = losses[:4], losses[4:]
+    assert len({float(loss) for loss in each}) == 4
+    torch.testing.assert_close(kept, each)
+
+
+@BACKENDS
+def test_values_changed_in_place_change_every_result(backend):
+    graph = SMALL_GRAPHS["grid"]
+    diagonal, off = dominant_values(graph)
+    K = pc.SparsePrecision(graph, diagonal, off, backend=backend)
+    detached, y = K.detach(), torch.linspace(-1, 1, 9)
+    log_density(K, y)
+    log_density(detached, y)
+    diagonal.mul_(2)
+    expected = log_density(pc.SparsePrecision(graph, diagonal, off, backend="dense"), y)
+    for found in (K, detached):
+        torch.testing.assert_close(log_density(found, y), expected)
+
+
+def test_a_solver_that_is_right_is_kept():
+    diagonal, off = (v.requires_grad_() for v in dominant_values(SMALL_GRAPHS["grid"]))
+    K = pc.SparsePrecision(SMALL_GRAPHS["grid"], diagonal, off)
+    solver = K.solver
+    K.logdet().backward()
+    with torch.no_grad():
+        assert K.solver is solver
+    assert K.double() is K
+    assert K.solver is solver
+
+
+def test_values_made_in_inference_mode_are_taken():
+    with torch.inference_mode():
+        K = pc.SparsePrecision(GRAPH, *dominant_values(GRAPH))
+        first = K.logdet()
+    assert float(K.logdet()) == float(first)
 
 
 GRAPH = SMALL_GRAPHS["path"]

@@ -11,7 +11,7 @@ from scipy import stats
 
 import pyro_copula as pc
 from pyro_copula.errors import InvalidArgumentError
-from pyro_copula.linalg import DenseSolver
+from pyro_copula.linalg import DenseSolver, cholesky_solve
 from pyro_copula.testing import SMALL_GRAPHS, check_marginal_law, check_solver
 from pyro_copula.testing.contracts import dominant_values
 from pyro_copula.testing.rectangle import rectangle_probability
@@ -62,8 +62,25 @@ class Wrong(DenseSolver):
 def test_a_backend_is_checked(graph, batch):
     values = dominant_values(graph, batch)
     check_solver(DenseSolver, graph, values)
-    with pytest.raises(AssertionError, match="wrong logdet"):
+    with pytest.raises(AssertionError, match=r"wrong, batch .* logdet"):
         check_solver(Wrong, graph, values)
+
+
+class Mixing(DenseSolver):
+    """A backend that takes the dimensions of right-hand sides for those of the batch."""
+
+    name = "mixing"
+
+    def solve(self, b):
+        count = self.diagonal.shape[:-1].numel()
+        flat = self.factor.reshape(count, *self.factor.shape[-2:])
+        return cholesky_solve(flat, b.reshape(-1, count, b.shape[-1])).reshape(b.shape)
+
+
+def test_a_backend_that_mixes_up_a_batch_is_found_out():
+    graph = SMALL_GRAPHS["grid"]
+    with pytest.raises(AssertionError, match=r"mixing, batch \(3, 1\), solve: value"):
+        check_solver(Mixing, graph)
 
 
 def test_the_rectangle_rule_says_how_many_nodes_it_takes():

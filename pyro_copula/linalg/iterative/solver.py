@@ -157,15 +157,14 @@ class IterativeSolver(PatternSolver):
     def influence(self, observed: Tensor, weight: Tensor) -> Tensor:
         weight = self._expanded(weight)
         block = None if bool(observed.all()) else self.restrict(~observed).factors
-        samples = self.factors._samples(weight)  # (elements, samples, num_nodes)
+        samples = self.factors.samples(weight)  # (elements, samples, num_nodes)
         terms = []
         for element, part in enumerate(self.factors.parts):
             logdet = part.averages.logdet
             if block is not None:
                 logdet = logdet - block.parts[element].averages.logdet
             terms.append(logdet + part.diagonal_forms(samples[element]))
-        stacked = torch.from_numpy(np.stack(terms, 1))  # (samples, elements, probes)
-        return stacked.reshape(*weight.shape[:-1], -1).movedim(-1, 0)
+        return self.factors.joined(weight, terms).movedim(-1, 0)
 
     @property
     def num_probes(self) -> int:
