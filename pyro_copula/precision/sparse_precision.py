@@ -121,6 +121,7 @@ class SparsePrecision:
 
     def _keep(self, solver: Solver | None) -> None:
         self._solver = solver
+        self._in_double: SparsePrecision | None = None
         self._recorded, self._seen = self._wanted, self._versions
 
     @property
@@ -130,10 +131,10 @@ class SparsePrecision:
         return needed and torch.is_grad_enabled()
 
     @property
-    def _versions(self) -> tuple[int, ...]:
+    def _versions(self) -> tuple[int, int]:
         """How often either of the values was changed in place; inference tensors do not count."""
-        values = (self.diagonal, self.off_diagonal)
-        return tuple(0 if value.is_inference() else value._version for value in values)
+        a, b = self.diagonal, self.off_diagonal
+        return 0 if a.is_inference() else a._version, 0 if b.is_inference() else b._version
 
     def logdet(self) -> Tensor:
         """``log det K``.
@@ -358,12 +359,16 @@ class SparsePrecision:
         """
         if self.dtype == torch.float64:
             return self
-        return self._derived(
-            self.graph, self.solver.diagonal, self.solver.off_diagonal, self.backend, self.solver
-        )
+        solver = self.solver
+        if self._in_double is None:
+            self._in_double = self._derived(
+                self.graph, solver.diagonal, solver.off_diagonal, self.backend, solver
+            )
+            self._in_double._recorded = self._recorded
+        return self._in_double
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_solver": None}
+        return {**self.__dict__, "_solver": None, "_in_double": None}
 
     def __repr__(self) -> str:
         batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
