@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +20,7 @@ from ..linalg import (
 )
 from ..shapes import broadcast_shapes
 from .conditioning import condition_number
+from .values import checked_values
 
 
 class SparsePrecision:
@@ -61,8 +60,8 @@ class SparsePrecision:
         check_graph(graph)
         self.graph = graph
         self.backend = check_backend(backend)
-        diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
-        off_diagonal = _checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
+        diagonal = checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
+        off_diagonal = checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
         dtype = torch.promote_types(diagonal.dtype, off_diagonal.dtype)
         batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
         self.diagonal = diagonal.to(dtype).expand(*batch, -1)
@@ -385,26 +384,3 @@ class SparsePrecision:
                 f"shape {tuple(v.shape)}",
                 "Put several right-hand sides in the leading dimensions.",
             )
-
-
-def _checked_values(argument: str, values: Any, length: int, what: str) -> Tensor:
-    if not torch.is_tensor(values):
-        values = torch.as_tensor(np.asarray(values))
-    if not values.is_floating_point():
-        values = values.to(torch.get_default_dtype())
-    if values.dim() == 0 or values.shape[-1] != length:
-        raise InvalidArgumentError(
-            argument,
-            f"of shape (*batch, {what} = {length})",
-            f"shape {tuple(values.shape)}",
-            "Values follow the order of `graph.edges`, each undirected edge once.",
-        )
-    if not bool(torch.isfinite(values).all()):
-        flat = (~torch.isfinite(values)).reshape(-1, length).any(0)
-        position = int(flat.nonzero()[0])
-        bad = values.detach().reshape(-1, length)[:, position]
-        found = next(float(v) for v in bad if not math.isfinite(v))
-        raise InvalidArgumentError(
-            argument, "finite", f"{found} at position {position}", "Check the parameters behind it."
-        )
-    return values
