@@ -167,14 +167,18 @@ class Elements:
 
     def samples(self, b: Tensor) -> np.ndarray:
         """``(*sample, *batch, n)`` as contiguous ``(elements, samples, n)``."""
-        flat = b.detach().to("cpu", torch.float64).permute(*self._order(b), -1)
+        flat = b.detach().to("cpu", torch.float64)
+        if len(self.parts) > 1:
+            flat = flat.permute(*self._order(b), -1)
         return flat.reshape(len(self.parts), -1, b.shape[-1]).contiguous().numpy()
 
     def joined(self, b: Tensor, parts: list[np.ndarray]) -> Tensor:
         """What was made of the :meth:`samples` of ``b``, one array an element, in its order."""
+        width = parts[0].shape[-1]
+        if len(parts) == 1:
+            return torch.from_numpy(parts[0]).reshape(*b.shape[:-1], width).to(b)
         order = self._order(b)
-        result = torch.from_numpy(parts[0] if len(parts) == 1 else np.stack(parts))
-        result = result.reshape(*(b.shape[k] for k in order), result.shape[-1])
+        result = torch.from_numpy(np.stack(parts)).reshape(*(b.shape[k] for k in order), width)
         return result.permute(*np.argsort(order).tolist(), -1).to(b)
 
     def _order(self, b: Tensor) -> list[int]:

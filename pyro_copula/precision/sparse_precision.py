@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +20,7 @@ from ..linalg import (
 )
 from ..shapes import broadcast_shapes
 from .conditioning import condition_number
+from .values import checked_values
 
 
 class SparsePrecision:
@@ -61,8 +60,8 @@ class SparsePrecision:
         check_graph(graph)
         self.graph = graph
         self.backend = check_backend(backend)
-        diagonal = _checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
-        off_diagonal = _checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
+        diagonal = checked_values("diagonal", diagonal, graph.num_nodes, "num_nodes")
+        off_diagonal = checked_values("off_diagonal", off_diagonal, graph.num_edges, "num_edges")
         dtype = torch.promote_types(diagonal.dtype, off_diagonal.dtype)
         batch = broadcast_shapes(diagonal.shape[:-1], off_diagonal.shape[:-1])
         self.diagonal = diagonal.to(dtype).expand(*batch, -1)
@@ -121,6 +120,7 @@ class SparsePrecision:
 
     def _keep(self, solver: Solver | None) -> None:
         self._solver = solver
+        self._in_double: SparsePrecision | None = None
         self._recorded, self._seen = self._wanted, self._versions
 
     @property
@@ -130,10 +130,10 @@ class SparsePrecision:
         return needed and torch.is_grad_enabled()
 
     @property
-    def _versions(self) -> tuple[int, ...]:
+    def _versions(self) -> tuple[int, int]:
         """How often either of the values was changed in place; inference tensors do not count."""
-        values = (self.diagonal, self.off_diagonal)
-        return tuple(0 if value.is_inference() else value._version for value in values)
+        a, b = self.diagonal, self.off_diagonal
+        return 0 if a.is_inference() else a._version, 0 if b.is_inference() else b._version
 
     def logdet(self) -> Tensor:
         """``log det K``.
@@ -358,12 +358,16 @@ class SparsePrecision:
         """
         if self.dtype == torch.float64:
             return self
-        return self._derived(
-            self.graph, self.solver.diagonal, self.solver.off_diagonal, self.backend, self.solver
-        )
+        solver = self.solver
+        if self._in_double is None:
+            self._in_double = self._derived(
+                self.graph, solver.diagonal, solver.off_diagonal, self.backend, solver
+            )
+            self._in_double._recorded = self._recorded
+        return self._in_double
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_solver": None}
+        return {**self.__dict__, "_solver": None, "_in_double": None}
 
     def __repr__(self) -> str:
         batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
@@ -380,26 +384,3 @@ class SparsePrecision:
                 f"shape {tuple(v.shape)}",
                 "Put several right-hand sides in the leading dimensions.",
             )
-
-
-def _checked_values(argument: str, values: Any, length: int, what: str) -> Tensor:
-    if not torch.is_tensor(values):
-        values = torch.as_tensor(np.asarray(values))
-    if not values.is_floating_point():
-        values = values.to(torch.get_default_dtype())
-    if values.dim() == 0 or values.shape[-1] != length:
-        raise InvalidArgumentError(
-            argument,
-            f"of shape (*batch, {what} = {length})",
-            f"shape {tuple(values.shape)}",
-            "Values follow the order of `graph.edges`, each undirected edge once.",
-        )
-    if not bool(torch.isfinite(values).all()):
-        flat = (~torch.isfinite(values)).reshape(-1, length).any(0)
-        position = int(flat.nonzero()[0])
-        bad = values.detach().reshape(-1, length)[:, position]
-        found = next(float(v) for v in bad if not math.isfinite(v))
-        raise InvalidArgumentError(
-            argument, "finite", f"{found} at position {position}", "Check the parameters behind it."
-        )
-    return values
