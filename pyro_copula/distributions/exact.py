@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from .. import marginals
-from ..errors import InvalidArgumentError, ParticleWarning, PropagationWarning
+from ..errors import ParticleWarning, PropagationWarning
+from ..errors.counts import check_count
 from .latent import Latent
 from .particle_conditional import ParticleConditional
 from .scores import log_standard_normal
@@ -43,20 +44,12 @@ def check_particles(num_particles: int | None, num_nodes: int) -> int:
     """The number of particles; by default 64, and more on small graphs, where they are cheap."""
     if num_particles is None:
         return max(64, _CHEAP // num_nodes)
-    if isinstance(num_particles, bool) or not isinstance(num_particles, int) or num_particles < 1:
-        raise InvalidArgumentError(
-            "num_particles", "a positive integer", repr(num_particles), "The default is 64."
-        )
-    return num_particles
+    return check_count("num_particles", num_particles, "The default is 64.")
 
 
 def check_seed(seed: int) -> int:
     """The seed of the fixed uniforms."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidArgumentError(
-            "seed", "an integer from 0 on", repr(seed), "Leave it out for the usual numbers."
-        )
-    return seed
+    return check_count("seed", seed, "Leave it out for the usual numbers.", least=0)
 
 
 @lru_cache(maxsize=8)

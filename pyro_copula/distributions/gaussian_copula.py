@@ -160,12 +160,12 @@ class GaussianCopula(Composite):
     @property
     def mean(self) -> Tensor:
         """The means of the marginals, ``(*batch, num_nodes)``."""
-        return self.marginal_dist.mean
+        return marginals.moment(self.marginal_dist, "mean")
 
     @property
     def variance(self) -> Tensor:
         """The variances of the marginals, ``(*batch, num_nodes)``."""
-        return self.marginal_dist.variance
+        return marginals.moment(self.marginal_dist, "variance")
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> GaussianCopula:
         """A copy with a larger batch shape; the factor of the precision is shared.

@@ -18,7 +18,7 @@ from ..errors import InvalidArgumentError
 from ..errors.counts import check_count
 from ..models import CopulaGNN, NodeData
 from ..models.data import read_mask
-from ..partitions import Partition
+from ..partitions import Partition, check_partition
 from .training import Schedule
 
 METHODS = ("mle", "map", "svi", "nuts")
@@ -241,13 +241,7 @@ def _check_blocks(partition: Any, blocks_per_step: Any, method: str) -> None:
                 "Pass partition=pyro_copula.partition(graph, num_blocks).",
             )
         return
-    if not isinstance(partition, Partition):
-        raise InvalidArgumentError(
-            "partition",
-            "a Partition",
-            type(partition).__name__,
-            "Make one with pyro_copula.partition(graph, num_blocks).",
-        )
+    check_partition(partition)
     if method != "mle":
         raise InvalidArgumentError(
             "partition",

@@ -9,7 +9,7 @@ from . import transformed as transformed
 from . import zero_inflated as zero_inflated
 from .densities import log_prob
 from .mixed import Mixed
-from .moments import score_moments
+from .moments import moment, score_moments
 from .quantiles import from_normal_score, icdf, isf
 from .registry import MarginalCDF, register_cdf
 from .scores import (
@@ -48,6 +48,7 @@ __all__ = [
     "normal_score_limits",
     "register_cdf",
     "result_dtype",
+    "moment",
     "score_moments",
     "sf",
 ]

@@ -66,6 +66,31 @@ def score_moments(d: Any, mean: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
     return first.to(dtype), second.to(dtype)
 
 
+def moment(d: Any, name: str) -> Tensor:
+    """The mean or variance of each node's law, by quadrature where torch has none.
+
+    Args:
+        d: The marginals, batch shape ``(*batch, num_nodes)``.
+        name: ``"mean"`` or ``"variance"``.
+
+    Returns:
+        Shape ``(*batch, num_nodes)``.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> law = dist.TransformedDistribution(
+        ...     dist.Normal(torch.zeros(2), 1.0), dist.transforms.ExpTransform()
+        ... )
+        >>> moment(law, "mean")  # torch has one for its own LogNormal only
+        tensor([1.6487, 1.6487])
+    """
+    try:
+        return getattr(d, name)
+    except NotImplementedError:
+        zero, one = torch.zeros((), dtype=torch.float32), torch.ones((), dtype=torch.float32)
+        return score_moments(d, zero, one)[name == "variance"]
+
+
 def _moments(d: Any, m: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
     law, base = lookup(d)
     if isinstance(base, Mixed):

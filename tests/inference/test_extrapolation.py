@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pyro.distributions as dist
 import pytest
 import torch
 from fit_examples import SHORT, example
@@ -107,3 +108,27 @@ def test_the_warning_points_at_the_call():
         found.predict()
     (warning,) = (w for w in caught if issubclass(w.category, ExtrapolationWarning))
     assert warning.filename == __file__
+
+
+class Exponentiated(pc.MarginalFamily):
+    """A law of one's own, for which torch has no mean."""
+
+    out_channels = 1
+
+    def forward(self, outputs, offset=None, **scalars):
+        normal = dist.Normal(outputs[..., 0], torch.ones_like(outputs[..., 0]))
+        return dist.TransformedDistribution(normal, dist.transforms.ExpTransform())
+
+    def start(self, y, offset=None):
+        pass
+
+
+def test_a_law_without_a_mean_of_its_own_is_predicted():
+    data = example("poisson")
+    data.y = data.y + 1.0
+    found = pc.fit(
+        pc.CopulaGNN("linear", Exponentiated(), "car"), data, data.observed, schedule=SHORT
+    )
+    prediction = found.predict()
+    assert bool(prediction.mean.isfinite().all())
+    assert not told(found)

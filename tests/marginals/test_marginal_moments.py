@@ -13,6 +13,7 @@ import scipy.special
 import torch
 from marginal_laws import CONTINUOUS, DISCRETE, LAWS
 
+import pyro_copula as pc
 from pyro_copula import marginals
 from pyro_copula.errors import ParameterRangeError
 
@@ -200,3 +201,15 @@ def test_counts_that_float64_cannot_tell_apart_are_refused(law):
     with pytest.raises(ParameterRangeError, match=r"at node 1\.\n.*continuous law") as caught:
         marginals.score_moments(law(), torch.zeros(2), torch.ones(2))
     assert caught.value.argument == "marginal_dist"
+
+
+@pytest.mark.parametrize("name", ["mean", "variance"])
+def test_a_law_without_moments_of_its_own_has_them_by_quadrature(name):
+    loc = torch.tensor([[0.0, 0.5, -1.0], [0.2, 0.1, 0.0]])
+    known = dist.LogNormal(loc, 0.7)
+    law = dist.TransformedDistribution(dist.Normal(loc, 0.7), dist.transforms.ExpTransform())
+    torch.testing.assert_close(marginals.moment(law, name), getattr(known, name))
+    assert torch.equal(marginals.moment(known, name), getattr(known, name))
+    graph = pc.Graph.from_edges([(0, 1), (1, 2)])
+    copula = pc.GaussianCopula(law, precision=pc.CARPrecision(graph)(rho=0.5, tau=1.0))
+    torch.testing.assert_close(getattr(copula, name), getattr(known, name))

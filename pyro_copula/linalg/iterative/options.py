@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...errors import InvalidArgumentError
+from ...errors.counts import check_count
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,7 @@ class Iterative:
             value = getattr(self, argument)
             if value is None and argument == "num_probes":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidArgumentError(
-                    argument, f"an integer from {least} on", repr(value), "Leave it out."
-                )
+            check_count(argument, value, "Leave it out.", least=least)
         for argument in ("tolerance", "solve_tolerance"):
             value = getattr(self, argument)
             if value is not None and not (0 < value < 1 and math.isfinite(value)):
