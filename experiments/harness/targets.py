@@ -217,7 +217,8 @@ def _recommended(
             margins[f"{best} as published"] = mean - known.mean
         if margins:
             row = min(margins, key=lambda row: margins[row])
-            words.append(f"{title} {mean:.3f} ({margins[row]:.3f} better than {row})")
+            word = "better" if margins[row] > 0 else "worse"
+            words.append(f"{title} {mean:.3f} ({abs(margins[row]):.3f} {word} than {row})")
             least.append(margins[row])
     asked = f"{column}: better than every other row and the paper in R2, log score and CRPS"
     yield Target(name, asked, "; ".join(words), min(least) > 0)

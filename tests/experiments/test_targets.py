@@ -109,7 +109,9 @@ def test_the_recommended_model_is_held_against_the_better_r2_of_a_row():
     "worse", [{"r2": 0.815}, {"log_score": -0.55}, {"crps": 0.27}, {"r2": 0.774}]
 )
 def test_it_must_win_in_all_three(worse):
-    assert not found(incomes(**worse), "income: better").met
+    target = found(incomes(**worse), "income: better")
+    assert not target.met
+    assert target.found.count(" worse than ") == 1
 
 
 @pytest.mark.parametrize("coverage", [0.865, 0.935])
