@@ -16,6 +16,7 @@ on the *same* graph, so nothing fills in that did not before, and:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from ..first_order import differentiable_once
 from ..graph import Graph
 from ..linalg import quadratic_form
 from ..precision import SparsePrecision
+from ..precision.values import in_place_changes
 from ..shapes import broadcast_shapes
 from .latent import DENSE_HINT, Latent
 
@@ -36,37 +38,56 @@ class NuggetLatent(Latent):
 
     Args:
         precision: The precision ``K`` of the field, on all nodes of the graph.
-        gain: Shape ``(*batch, len(nodes))``.
+        gain: Shape ``(*batch, len(nodes))``; None for what gives ``z`` unit scale, see
+            :meth:`unit_variance`.
         nugget: The noise variance, shape ``(*batch,)``, positive.
         nodes: The nodes at which ``z`` lives, int64; all of them by default.
-        gain_is_estimated: Whether the gain comes from the scale of the field, so that ``z`` has
-            unit scale; see :meth:`unit_variance`.
+        gain_is_estimated: Whether a gain that is given comes from the scale of the field.
+
+    Attributes:
+        gain_is_estimated: Whether the gain comes from there, so that ``z`` has unit scale.
     """
 
     def __init__(
         self,
         precision: SparsePrecision,
-        gain: Tensor,
+        gain: Tensor | None,
         nugget: Tensor,
         nodes: Tensor | None = None,
         *,
         gain_is_estimated: bool = False,
     ) -> None:
-        self.precision = precision.double()
-        self.gain = gain.double()
+        self._given = precision
+        self._given_gain = None if gain is None else gain.double()
+        self.gain_is_estimated = gain is None or gain_is_estimated
         self.nugget = nugget.double()
         self.nodes = torch.arange(precision.num_nodes) if nodes is None else nodes
-        self.gain_is_estimated = gain_is_estimated
         self.num_nodes = len(self.nodes)
-        self.batch_shape = broadcast_shapes(precision.batch_shape, gain.shape[:-1], nugget.shape)
+        self._made: tuple[Any, Tensor] | None = None
+        shape = self.gain.shape[:-1]
+        self.batch_shape = broadcast_shapes(precision.batch_shape, shape, nugget.shape)
+
+    @property
+    def precision(self) -> SparsePrecision:
+        """The precision of the field in float64, with the values that it has by now."""
+        return self._given.double()
+
+    @property
+    def gain(self) -> Tensor:
+        """What the field is multiplied by at each node, ``(*batch, len(nodes))``."""
+        if self._given_gain is not None:
+            return self._given_gain
+        # Made again where the precision factors anew, or the nugget has changed as well.
+        key = self.precision.solver, in_place_changes(self.nugget), torch.is_grad_enabled()
+        if self._made is None or self._made[0] != key:
+            share = (1 - self.nugget).sqrt().unsqueeze(-1)
+            self._made = key, share / self.precision.scale()
+        return self._made[1]
 
     @classmethod
     def unit_variance(cls, precision: SparsePrecision, nugget: Tensor) -> NuggetLatent:
         """The field scaled to variance ``1 - nugget`` at every node: ``z`` has unit scale."""
-        precision = precision.double()
-        nugget = nugget.double()
-        gain = (1 - nugget).sqrt().unsqueeze(-1) / precision.scale()
-        return cls(precision, gain, nugget, gain_is_estimated=True)
+        return cls(precision, None, nugget)
 
     def with_precision(
         self, precision: SparsePrecision, nodes: Tensor | None = None
@@ -161,6 +182,9 @@ class NuggetLatent(Latent):
         return NuggetLatent(
             flat, gain, nugget, self.nodes, gain_is_estimated=self.gain_is_estimated
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
 
     def _posterior(self, observed: Tensor) -> SparsePrecision:
         """``P``, the precision of the field given ``z`` at the observed nodes."""

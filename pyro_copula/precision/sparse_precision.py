@@ -20,7 +20,7 @@ from ..linalg import (
 )
 from ..shapes import broadcast_shapes
 from .conditioning import condition_number
-from .values import checked_values
+from .values import checked_values, in_place_changes
 
 
 class SparsePrecision:
@@ -131,9 +131,8 @@ class SparsePrecision:
 
     @property
     def _versions(self) -> tuple[int, int]:
-        """How often either of the values was changed in place; inference tensors do not count."""
-        a, b = self.diagonal, self.off_diagonal
-        return 0 if a.is_inference() else a._version, 0 if b.is_inference() else b._version
+        """How often either of the values was changed in place."""
+        return in_place_changes(self.diagonal), in_place_changes(self.off_diagonal)
 
     def logdet(self) -> Tensor:
         """``log det K``.

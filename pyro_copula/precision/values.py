@@ -41,3 +41,8 @@ def checked_values(argument: str, values: Any, length: int, what: str) -> Tensor
             argument, "finite", f"{found} at position {position}", "Check the parameters behind it."
         )
     return values
+
+
+def in_place_changes(values: Tensor) -> int:
+    """How often they were changed in place, which torch does not count for inference tensors."""
+    return 0 if values.is_inference() else values._version

@@ -181,22 +181,48 @@ def test_a_conditional_law_keeps_its_gradients(kind):
     assert_gradients(marginal_log_prob, [torch.tensor(0.7)])
 
 
+def test_a_law_made_without_gradients_has_them_later():
+    def log_prob(rho):
+        K = pc.CARPrecision(SMALL_GRAPHS["grid"], backend="sparse")(rho=rho, tau=torch.tensor(1.0))
+        with torch.no_grad():
+            normal = pc.GraphNormal(torch.zeros(9), K, nugget=0.3)
+            marginal = torch.distributions.Normal(torch.zeros(9), 1.0)
+            copula = pc.GaussianCopula(marginal, K, nugget=0.2)
+        return normal.log_prob(Y) + copula.log_prob(Y)
+
+    assert_gradients(log_prob, [torch.tensor(0.7)])
+
+
+def kept_laws(kind, K, nugget):
+    """A law of a precision and a nugget, both of which will be moved in place."""
+    zeros = torch.zeros(9, dtype=K.dtype)
+    if kind == "normal":
+        return pc.GraphNormal(zeros, K)
+    if kind == "normal with nugget":
+        return pc.GraphNormal(zeros, K, nugget=nugget)
+    marginal = torch.distributions.Normal(zeros, torch.ones_like(zeros))
+    return pc.GaussianCopula(marginal, K, nugget=nugget if kind == "copula with nugget" else None)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("backend", ["dense", "sparse"])
-def test_a_law_kept_while_an_optimiser_moves_its_values(backend, dtype):
+@pytest.mark.parametrize("kind", ["normal", "normal with nugget", "copula", "copula with nugget"])
+def test_a_law_kept_while_an_optimiser_moves_its_values(kind, backend, dtype):
     graph, y = SMALL_GRAPHS["grid"], Y.to(dtype)
     losses = []
     for once in (False, True):
         values = (torch.full((9,), 5.0, dtype=dtype), -torch.ones(graph.num_edges, dtype=dtype))
-        leaves = [v.requires_grad_() for v in values]
+        nugget = torch.tensor(0.3, dtype=torch.float64)
+        leaves = [v.requires_grad_() for v in (*values, nugget)]
         law, steps = None, torch.optim.SGD(leaves, lr=0.01)
         for _ in range(4):
             if law is None or not once:
-                K = pc.SparsePrecision(graph, *leaves, backend=backend)
-                law = pc.GraphNormal(torch.zeros(9, dtype=dtype), K)
+                K = pc.SparsePrecision(graph, *values, backend=backend)
+                law = kept_laws(kind, K, nugget)
             steps.zero_grad()
             loss = -law.log_prob(y)
             loss.backward()
             steps.step()
             losses.append(loss.detach())
     torch.testing.assert_close(losses[4:], losses[:4])
+    assert losses[3] < losses[0]
