@@ -196,7 +196,7 @@ class Handler(BaseHTTPRequestHandler):
             for _ in range(self.server.repeat):
                 self.wfile.write(self.server.content)
         except ConnectionError:
-            self.server.refused = True
+            self.server.refused.set()
 
     def log_message(self, *arguments) -> None:
         pass
@@ -206,6 +206,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch, tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.content, server.repeat = b"something else", 1
+        server.refused = threading.Event()
         monkeypatch.setenv(sources.URL_VARIABLE, f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.delenv(sources.ROOT_VARIABLE, raising=False)
@@ -234,7 +235,7 @@ def test_a_server_without_end_is_cut_off(server, tmp_path, monkeypatch):
     with pytest.raises(ChecksumError):
         datasets.election()
     assert kept(tmp_path) == []
-    assert server.refused
+    assert server.refused.wait(timeout=60)  # its thread learns of it a moment later
 
 
 def test_every_published_file_is_below_the_largest_size():
