@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Transform
+from torch.nn.parameter import is_lazy
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
@@ -145,6 +146,9 @@ class _Reader:
 
 
 def _tensor(value: Tensor) -> Iterator[bytes]:
+    if is_lazy(value):  # of a module that has not seen its first input
+        yield b"uninitialised"
+        return
     value = value.detach().cpu().resolve_conj().resolve_neg()
     yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
     if value.layout != torch.strided:

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..distributions import GaussianCopula, GraphNormal
 from ..errors import InvalidArgumentError
 from ..linalg import Iterative
-from ..nn import LastLayer, make_backbone
+from ..nn import LastLayer, make_backbone, materialise
 from ..nn.skips import check_outputs
 from ..precision import SparsePrecision
 from ..scalars import Proportion
@@ -44,7 +44,8 @@ class CopulaGNN(Parameters):
             out_channels)``, or a function ``(in_channels, out_channels) -> module``. A module is
             copied with its weights, from which the first restart of a fit starts; those of later
             ones are drawn by the ``reset_parameters`` of the modules in it. A function makes a new
-            module each time.
+            module each time. Lazy modules, such as ``SAGEConv(-1, 16)``, draw their weights when
+            the model meets the data.
         marginal: ``"auto"`` (the default), which looks at the values; the name of a family (see
             ``pyro_copula.models.FAMILIES``); a dictionary with its options, such as ``{"family":
             "negative_binomial", "dispersion": "node"}``; or a
@@ -205,6 +206,7 @@ class CopulaGNN(Parameters):
             num_own=model.feature_maker.num_outcomes,
             **model._some("hidden_channels", "num_layers", "dropout", "linear_skip", "batch_nodes"),
         )
+        materialise(model.backbone, model.features, data.graph.edge_index)
         model.precision = make_precision(
             model.arguments["precision"],
             data.graph,

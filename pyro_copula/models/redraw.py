@@ -11,6 +11,7 @@ import math
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from ..errors import InvalidArgumentError
 from ..scalars import Constrained
@@ -24,7 +25,8 @@ def redrawn(model: CopulaGNN) -> CopulaGNN:
     """A copy of a model in which modules given as objects have new weights.
 
     They are drawn by the ``reset_parameters`` of the modules within. What training does not move
-    stays as it is, and so do global parameters, which start at a number and not at a draw.
+    stays as it is, and so do global parameters, which start at a number and not at a draw, and
+    lazy modules, which draw their weights when they see their first input.
 
     Args:
         model: The model, or its specification.
@@ -44,22 +46,21 @@ def _redraw_(argument: str, module: nn.Module) -> None:
     scalars = {
         id(p) for m in module.modules() if isinstance(m, Constrained) for p in m.parameters()
     }
+    lazy = {id(p) for m in module.modules() if _is_lazy(m) for p in m.parameters(recurse=False)}
+    held = {name: p for name, p in module.named_parameters() if id(p) not in lazy}
     kept = {
         name: p.detach().clone()
-        for name, p in module.named_parameters()
+        for name, p in held.items()
         if id(p) in scalars or not p.requires_grad
     }
     with torch.no_grad():
-        for name, parameter in module.named_parameters():
+        for name, parameter in held.items():
             if name not in kept:
                 parameter.fill_(math.nan)  # which stays where no reset comes
         module.apply(_reset)
-        for name, parameter in module.named_parameters():
-            if name in kept:
-                parameter.copy_(kept[name])
-    missed = [
-        name for name, p in module.named_parameters() if name not in kept and bool(p.isnan().any())
-    ]
+        for name, value in kept.items():
+            held[name].copy_(value)
+    missed = [name for name, p in held.items() if name not in kept and bool(p.isnan().any())]
     if missed:
         more = f" and {len(missed) - 3} more" if len(missed) > 3 else ""
         raise InvalidArgumentError(
@@ -69,6 +70,11 @@ def _redraw_(argument: str, module: nn.Module) -> None:
             f"Pass a function {_FACTORIES[argument]}, or give the module that has these a method "
             "reset_parameters(self) that draws them; with restarts=1 they stay as they are.",
         )
+
+
+def _is_lazy(module: nn.Module) -> bool:
+    """Whether the module has weights of its own that wait for the first input."""
+    return any(is_lazy(p) for p in module.parameters(recurse=False))
 
 
 def _reset(module: nn.Module) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from torch import nn
+from torch.nn.parameter import is_lazy
+
 from ..batches import check_size
 from ..distributions.exact import check_particles
 from ..distributions.scores import check_rule
@@ -47,8 +50,11 @@ def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> Non
         make_family(arguments["marginal"])
     if not callable(arguments["precision"]):
         read_precision(arguments["precision"])
-    if isinstance(arguments["backbone"], str):
-        check_backbone(arguments["backbone"])
+    backbone = arguments["backbone"]
+    if isinstance(backbone, str):
+        check_backbone(backbone)
+    elif isinstance(backbone, nn.Module):
+        _check_buffers(backbone)
     _check_sizes(arguments, given)
     for name in SWITCHES:
         if not isinstance(arguments[name], bool):
@@ -63,6 +69,19 @@ def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> Non
     check_exposure(arguments["exposure"])
     check_size("batch_nodes", arguments["batch_nodes"])
     _check_discrete(arguments["discrete"], arguments["num_particles"])
+
+
+def _check_buffers(backbone: nn.Module) -> None:
+    """A model is copied when it meets data, and torch does not copy lazy buffers."""
+    lazy = [name for name, buffer in backbone.named_buffers() if is_lazy(buffer)]
+    if lazy:
+        raise InvalidArgumentError(
+            "backbone",
+            "a module that can be copied",
+            f"{type(backbone).__name__}, with lazy buffers: {', '.join(lazy[:3])}",
+            "Pass a function (in_channels, out_channels) -> module, or give the module that has "
+            "these its number of channels.",
+        )
 
 
 def _check_sizes(arguments: Mapping[str, Any], given: Collection[str]) -> None:

@@ -10,6 +10,7 @@
 from .backbones import BACKBONES, make_backbone
 from .features import graph_features, neighbour_mean, neighbour_outcomes
 from .last_layer import LastLayer
+from .lazy import materialise
 from .skips import LinearSkip, OwnColumns
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "OwnColumns",
     "graph_features",
     "make_backbone",
+    "materialise",
     "neighbour_mean",
     "neighbour_outcomes",
 ]
