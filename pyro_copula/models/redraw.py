@@ -11,9 +11,9 @@ import math
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from ..errors import InvalidArgumentError
+from ..nn.lazy import uninitialised
 from ..scalars import Constrained
 from .copula_gnn import CopulaGNN
 
@@ -46,7 +46,12 @@ def _redraw_(argument: str, module: nn.Module) -> None:
     scalars = {
         id(p) for m in module.modules() if isinstance(m, Constrained) for p in m.parameters()
     }
-    lazy = {id(p) for m in module.modules() if _is_lazy(m) for p in m.parameters(recurse=False)}
+    lazy = {
+        id(p)
+        for m in module.modules()
+        if uninitialised(m, recurse=False)
+        for p in m.parameters(recurse=False)
+    }
     held = {name: p for name, p in module.named_parameters() if id(p) not in lazy}
     kept = {
         name: p.detach().clone()
@@ -70,11 +75,6 @@ def _redraw_(argument: str, module: nn.Module) -> None:
             f"Pass a function {_FACTORIES[argument]}, or give the module that has these a method "
             "reset_parameters(self) that draws them; with restarts=1 they stay as they are.",
         )
-
-
-def _is_lazy(module: nn.Module) -> bool:
-    """Whether the module has weights of its own that wait for the first input."""
-    return any(is_lazy(p) for p in module.parameters(recurse=False))
 
 
 def _reset(module: nn.Module) -> None:

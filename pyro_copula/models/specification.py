@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from ..batches import check_size
 from ..distributions.exact import check_particles
@@ -15,6 +14,7 @@ from ..errors import InvalidArgumentError
 from ..errors.counts import check_count
 from ..linalg import Iterative
 from ..nn.backbones import check_backbone
+from ..nn.lazy import check_copies
 from .data import check_exposure
 from .families import make_family
 from .mixed_family import MixedFamily
@@ -54,7 +54,7 @@ def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> Non
     if isinstance(backbone, str):
         check_backbone(backbone)
     elif isinstance(backbone, nn.Module):
-        _check_buffers(backbone)
+        check_copies(backbone)
     _check_sizes(arguments, given)
     for name in SWITCHES:
         if not isinstance(arguments[name], bool):
@@ -69,19 +69,6 @@ def check_arguments(arguments: Mapping[str, Any], given: Collection[str]) -> Non
     check_exposure(arguments["exposure"])
     check_size("batch_nodes", arguments["batch_nodes"])
     _check_discrete(arguments["discrete"], arguments["num_particles"])
-
-
-def _check_buffers(backbone: nn.Module) -> None:
-    """A model is copied when it meets data, and torch does not copy lazy buffers."""
-    lazy = [name for name, buffer in backbone.named_buffers() if is_lazy(buffer)]
-    if lazy:
-        raise InvalidArgumentError(
-            "backbone",
-            "a module that can be copied",
-            f"{type(backbone).__name__}, with lazy buffers: {', '.join(lazy[:3])}",
-            "Pass a function (in_channels, out_channels) -> module, or give the module that has "
-            "these its number of channels.",
-        )
 
 
 def _check_sizes(arguments: Mapping[str, Any], given: Collection[str]) -> None:

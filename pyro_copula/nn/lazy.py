@@ -26,7 +26,7 @@ def materialise(backbone: nn.Module, x: Tensor, edge_index: Tensor) -> None:
         >>> backbone.lin.weight.shape
         torch.Size([1, 3])
     """
-    if not _lazy(backbone):
+    if not uninitialised(backbone):
         return
     was = {module: module.training for module in backbone.modules()}
     backbone.eval()
@@ -34,7 +34,7 @@ def materialise(backbone: nn.Module, x: Tensor, edge_index: Tensor) -> None:
         backbone(x, edge_index)
     for module, training in was.items():
         module.training = training
-    missed = _lazy(backbone)
+    missed = uninitialised(backbone)
     if missed:
         more = f" and {len(missed) - 3} more" if len(missed) > 3 else ""
         raise InvalidArgumentError(
@@ -45,7 +45,22 @@ def materialise(backbone: nn.Module, x: Tensor, edge_index: Tensor) -> None:
         )
 
 
-def _lazy(module: nn.Module) -> list[str]:
+def check_copies(backbone: nn.Module) -> None:
+    """Raises an error for lazy buffers, which torch does not copy, and a model is copied."""
+    lazy = [name for name, buffer in backbone.named_buffers() if is_lazy(buffer)]
+    if lazy:
+        raise InvalidArgumentError(
+            "backbone",
+            "a module that can be copied",
+            f"{type(backbone).__name__}, with lazy buffers: {', '.join(lazy[:3])}",
+            "Pass a function (in_channels, out_channels) -> module, or give the module that has "
+            "these its number of channels.",
+        )
+
+
+def uninitialised(module: nn.Module, *, recurse: bool = True) -> list[str]:
     """The names of parameters and buffers that wait for the first input."""
-    named = itertools.chain(module.named_parameters(), module.named_buffers())
+    named = itertools.chain(
+        module.named_parameters(recurse=recurse), module.named_buffers(recurse=recurse)
+    )
     return [name for name, value in named if is_lazy(value)]
