@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Transform
-from torch.nn.parameter import is_lazy
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
@@ -146,9 +145,6 @@ class _Reader:
 
 
 def _tensor(value: Tensor) -> Iterator[bytes]:
-    if is_lazy(value):  # of a module that has not seen its first input
-        yield b"uninitialised"
-        return
     value = value.detach().cpu().resolve_conj().resolve_neg()
     yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
     if value.layout != torch.strided:
