@@ -24,6 +24,9 @@ LEARNED_SCALE = "R-C-SAGE, learned scale"
 LEVEL = 0.05
 COVERAGE = (0.87, 0.93)
 
+#: What the recommended model's targets are of, on the planned tables and on fresh splits.
+PLANNED, FRESH = "Recommended model", "Recommended model, fresh splits"
+
 
 @dataclass(frozen=True)
 class Target:
@@ -79,8 +82,11 @@ def section(records: Mapping[str, Records], published: Numbers) -> str:
         verdict = "yes" if target.met else f"**no**{': ' if target.see else ''}{target.see}"
         lines.append([target.of, target.asked, target.found, verdict])
     table = prose.markdown(["", "target", "reached", "met"], lines)
-    met = sum(target.met for target in found)
-    return f"{prose.TARGETS.format(met=met, count=len(found)).strip()}\n\n{table}"
+    text = _counted(prose.TARGETS, [target for target in found if target.of != FRESH])
+    again = [target for target in found if target.of == FRESH]
+    if again:
+        text = f"{text}\n{_counted(prose.TARGETS_FRESH, again)}"
+    return f"{text}\n\n{table}"
 
 
 def targets(records: Mapping[str, Records], published: Numbers) -> Iterator[Target]:
@@ -92,6 +98,10 @@ def targets(records: Mapping[str, Records], published: Numbers) -> Iterator[Targ
     for name in ("table2", "table3", "table2-fresh", "table3-fresh"):
         for column in TABLES[name].columns:
             yield from _recommended(TABLES[name], column, records.get(name, ()), published)
+
+
+def _counted(text: str, found: Sequence[Target]) -> str:
+    return text.strip().format(met=sum(target.met for target in found), count=len(found))
 
 
 # ---------------------------------------------------------------- the paper's claims
@@ -192,7 +202,7 @@ def _recommended(
 ) -> Iterator[Target]:
     """The recommended model against every other row and the paper; its coverage."""
     base, _, fresh = table.name.partition("-")
-    name = "Recommended model, fresh splits" if fresh else "Recommended model"
+    name = FRESH if fresh else PLANNED
     words, least = [], []
     for title, metric, sign in (
         ("R2", "r2_deviance" if column in COUNTS else "r2", 1.0),

@@ -119,6 +119,17 @@ def test_its_intervals_must_not_be_off(coverage):
     assert not found(incomes(coverage=coverage), "income: 90%").met
 
 
+def test_fresh_splits_are_counted_by_themselves():
+    planned = incomes(coverage=0.99)
+    alone = targets.section(planned, PUBLISHED).replace("\n", " ")
+    assert "2 of 3 are met" in alone  # the cells of the paper's rows are the third
+    assert "splits that nothing was chosen on" not in alone
+    records = {**planned, "table2-fresh": incomes()["table2"]}
+    text = targets.section(records, PUBLISHED).replace("\n", " ")
+    assert "2 of 3 are met" in text
+    assert "on splits that nothing was chosen on: 2 of these 2 are met" in text
+
+
 def test_rows_with_fewer_seeds_are_compared_where_both_have_been_run():
     rows = incomes()["table2"]
     rows.append(record("income", "linear + CAR + nugget", 2, r2=0.829, log_score=-9.0, crps=9.0))
