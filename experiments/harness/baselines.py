@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
+import scipy.optimize
 import scipy.sparse
+import scipy.stats
 import torch
 from scipy.sparse.linalg import splu
 
@@ -20,8 +25,8 @@ def label_propagation(problem: Problem) -> dict[str, float]:
 
     Every other node is the average of its neighbours, shrunk towards the training mean by a
     factor that the validation nodes choose. Counts are spread on the log scale. The law around a
-    prediction is that of the validation residuals, so coverage, width and CRPS can be compared;
-    a log score it has not.
+    prediction is that of the validation residuals; since that has no density, the log score is
+    that of a Student-t law around the prediction, fitted to the validation values.
     """
     y = problem.data.y.double()
     values = torch.log1p(y) if problem.counts else y
@@ -42,14 +47,47 @@ def label_propagation(problem: Problem) -> dict[str, float]:
     interval = (samples.quantile(tail, dim=0), samples.quantile(1 - tail, dim=0))
     y_test = problem.y_test.double()
     mean = _back(smooth, problem)[problem.test]
-    return {
+    metrics = {
         "r2_deviance" if problem.counts else "r2": score(y_test, mean),
         "published": score(y_test, mean),
+        "log_score": _log_score(problem, smooth),
         "crps": pc.metrics.crps_sample(y_test, samples),
         "coverage": pc.metrics.coverage(y_test, interval),
         "width": pc.metrics.interval_width(interval),
         "validation": best[0],
     }
+    if problem.counts:
+        below, up_to = ((op(samples, y_test)).double().mean(0) for op in (torch.lt, torch.le))
+        pit = pc.metrics.pit(below, up_to, torch.Generator().manual_seed(0))
+        metrics["pit_coverage"] = pc.metrics.pit_coverage(pit, _LEVEL)
+    return metrics
+
+
+def _log_score(problem: Problem, smooth: torch.Tensor) -> float:
+    """The score on test nodes under the Student-t law with the best score on validation nodes."""
+    y, smooth = problem.data.y.double().numpy(), smooth.numpy()
+
+    def score(parameters: np.ndarray, nodes: np.ndarray) -> float:
+        df, loc, scale = math.exp(parameters[0]), parameters[1], math.exp(parameters[2])
+        law = scipy.stats.t(df, smooth[nodes] + loc, scale)
+        return float(_log_probs(law, y[nodes], counts=problem.counts).mean())
+
+    residual = smooth - (np.log1p(y) if problem.counts else y)
+    start = [math.log(5.0), 0.0, math.log(residual[problem.validation].std())]
+    validation, test = problem.validation.numpy(), problem.test.numpy()
+    best = scipy.optimize.minimize(lambda p: -score(p, validation), start, method="Nelder-Mead")
+    return score(best.x, test)
+
+
+def _log_probs(law: Any, y: np.ndarray, *, counts: bool) -> np.ndarray:
+    """Log densities of values, or log probabilities of counts, which are rounded values."""
+    if not counts:
+        return law.logpdf(y)
+    lower = np.where(y > 0, np.log1p(np.maximum(y - 0.5, 0.0)), -np.inf)
+    upper = np.log1p(y + 0.5)
+    high = lower > law.median()  # probabilities are differences in the tail that is small
+    inside = np.where(high, law.sf(lower) - law.sf(upper), law.cdf(upper) - law.cdf(lower))
+    return np.log(np.maximum(inside, np.finfo(float).tiny))
 
 
 def _propagate(problem: Problem, values: np.ndarray, strength: float) -> np.ndarray:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from harness import baselines, pilot, published
 from harness.problems import Problem, load
@@ -208,6 +209,32 @@ def test_label_propagation_sees_no_test_value(problem):
         baselines._propagate(problem, problem.data.y.numpy(), 0.8)[problem.test.numpy()],
     )
     assert baselines.label_propagation(other)["validation"] == pytest.approx(scores["validation"])
+
+
+def test_label_propagation_has_probabilities_of_counts():
+    y = np.arange(200_000.0)
+    law = scipy.stats.t(3.0, 1.2, 0.7)
+    logs = baselines._log_probs(law, y, counts=True)
+    rounded = np.round(np.expm1(law.rvs(100_000, random_state=0)).clip(min=0))
+    assert np.exp(logs).sum() == pytest.approx(1, abs=1e-3)  # the tail beyond has the rest
+    for count in (0, 1, 5, 50):
+        share = (rounded == count).mean()  # six standard errors: 1 in 1e8
+        assert np.exp(logs[count]) == pytest.approx(share, abs=6 * (share / 1e5) ** 0.5)
+    far = law.logpdf(np.log1p(y[-1])) - np.log1p(y[-1])  # the density, where an atom is narrow
+    assert logs[-1] == pytest.approx(far, abs=1e-6)
+
+
+def test_label_propagation_has_the_log_score_of_its_residuals(problem):
+    scores = baselines.label_propagation(problem)
+    fitted, y = [], problem.data.y.numpy()
+    for strength in baselines._STRENGTHS:
+        smooth = baselines._propagate(problem, y, strength)
+        keep = problem.validation.numpy()
+        fitted.append((pc.metrics.r2(y[keep], smooth[keep]), smooth))
+    residual = y - max(fitted, key=lambda pair: pair[0])[1]
+    law = scipy.stats.t(*scipy.stats.t.fit(residual[problem.validation.numpy()]))
+    expected = law.logpdf(residual[problem.test.numpy()]).mean()
+    assert scores["log_score"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_pilot_takes_the_rate_with_the_better_validation_score():
