@@ -5,7 +5,8 @@
     python notebooks/execute.py --text 01_quickstart # only takes over text, if no code changed
 
 A notebook is written as text, ``NN_name.py`` (jupytext's percent format), and read as
-``NN_name.ipynb``. Nothing is written if a cell fails or the time is up.
+``NN_name.ipynb``. Nothing is written if a cell fails, the time is up, or a notebook says that its
+data are not at hand.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ HERE = Path(__file__).parent
 
 #: Seconds that one cell may take, and that one notebook may take.
 CELL_LIMIT, NOTEBOOK_LIMIT = 600, 1200
+
+#: What a notebook prints before it goes on with simulated data.
+NOT_AT_HAND = "data are not at hand"
 
 #: What a reader needs to open the notebook; the rest differs from machine to machine.
 METADATA = {
@@ -68,8 +72,19 @@ def execute(script: Path) -> float:
     seconds = time.perf_counter() - start
     if seconds > NOTEBOOK_LIMIT:
         raise TimeoutError(f"{script.name} took {seconds:.0f} s, more than {NOTEBOOK_LIMIT}")
+    if has_stand_in(notebook):
+        raise SystemExit(
+            f"{script.name} ran on simulated data, since those that it is about could not be had, "
+            "and was not written. Set PYRO_COPULA_DATA to the folder that has them."
+        )
     write(notebook, script)
     return seconds
+
+
+def has_stand_in(notebook: Any) -> bool:
+    """Whether a notebook says that it ran on other data than those that it is about."""
+    printed = [out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", [])]
+    return any(NOT_AT_HAND in text for text in printed)
 
 
 def take_over_text(script: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -120,6 +121,28 @@ def test_committed_notebook_was_executed_without_error(script):
             assert shown, f"no picture from:\n{source}"
             pictures += len(shown)
     assert pictures
+
+
+def test_a_notebook_on_simulated_data_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    for name, value in (
+        ("PYRO_COPULA_FAST", "0"),
+        ("OMP_NUM_THREADS", "1"),
+        ("PYTHONWARNINGS", ""),
+    ):
+        monkeypatch.setenv(name, value)  # it changes them, and they are put back
+    execute = importlib.import_module("execute")
+    scale = (FOLDER / "07_gnn_marginals_at_scale.py").read_text(encoding="utf-8")
+    assert execute.NOT_AT_HAND in scale  # what it prints where the data are missing
+    script = tmp_path / "01_some.py"
+    script.write_text(f'# %%\nprint("The election {execute.NOT_AT_HAND}: on a grid.")\n')
+    with pytest.raises(SystemExit, match="PYRO_COPULA_DATA"):
+        execute.execute(script)
+    assert not script.with_suffix(".ipynb").exists()
+    script.write_text('# %%\nprint("3234 counties")\n')
+    execute.execute(script)
+    assert script.with_suffix(".ipynb").exists()
 
 
 @each_script

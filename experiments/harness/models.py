@@ -205,7 +205,7 @@ def run_model(trial: Trial, problem: Problem) -> dict[str, float]:
 
 def _run_published(trial: Trial, problem: Problem) -> dict[str, float]:
     result = _fit_published(trial, problem, limited(trial, PUBLISHED_SCHEDULE))
-    published.set_residual_scale(result, problem.train)
+    published.set_residual_scale(result, problem.validation)
     return _scores(result, problem, trial.seed)
 
 
@@ -248,7 +248,7 @@ def run_fleet(trials: Sequence[Trial], problems: Sequence[Problem]) -> list[dict
     fleet.train_together(members, network, lr, schedule)
     metrics = []
     for trial, member in zip(trials, members):
-        published.set_residual_scale(member.fit, member.problem.train)
+        published.set_residual_scale(member.fit, member.problem.validation)
         metrics.append(_scores(member.fit, member.problem, trial.seed))
     return metrics
 

@@ -235,7 +235,8 @@ class PublishedNormal(MarginalFamily):
     """Normal values around the network's output, in units of the values.
 
     The scale is held fixed while training, at the value for which the log likelihood is minus the
-    mean squared error, and set to the training residuals' afterwards.
+    mean squared error, and set to the validation residuals' afterwards: those of training are too
+    small where a network overfits.
     """
 
     scale: Tensor
@@ -400,9 +401,9 @@ def published_judge(y_train: Tensor, *, counts: bool) -> Callable[[Any, Tensor],
     return judge
 
 
-def set_residual_scale(fit: Any, train: Tensor) -> None:
-    """Gives a base model of normal values the scale of its training residuals."""
+def set_residual_scale(fit: Any, validation: Tensor) -> None:
+    """Gives a base model of normal values the scale of its residuals at validation nodes."""
     if isinstance(fit.model.family, PublishedNormal):
         with torch.no_grad():
-            residual = (fit.model.data.y - fit.model.outputs()[..., 0])[train]
+            residual = (fit.model.data.y - fit.model.outputs()[..., 0])[validation]
             fit.model.family.scale.fill_(residual.square().mean().sqrt())

@@ -180,17 +180,20 @@ def _learned_scale(records: Records, published: Numbers) -> Iterator[Target]:
     name = "Table 2, learned scale"
     value = found["unemployment"] or 0.0
     yield Target(name, "unemployment at least 0.79", f"{value:.3f}", value >= 0.79)
+    rows = ("ab-C-SAGE", "R-C-SAGE")
     least = {
-        column: max(
-            published["table2_election", row, column].mean for row in ("ab-C-SAGE", "R-C-SAGE")
-        )
-        - 0.01
+        column: max(published["table2_election", row, column].mean for row in rows) - 0.01
         for column in ELECTION
     }
     short = [column for column in ELECTION if (found[column] or 0.0) < least[column]]
     words = ", ".join(f"{c} {found[c]:.3f} ({least[c]:.3f})" for c in ELECTION)
     asked = "no outcome below the better published copula model less 0.01 (in brackets)"
-    see = prose.TARGETS_SEE["learned scale"]
+    here = {
+        column: max(_mean(records, row, column, "r2") or 0.0 for row in rows) for column in ELECTION
+    }
+    see = prose.TARGETS_SEE["learned scale"].format(
+        here=", ".join(f"{column} {here[column]:.3f}" for column in ELECTION)
+    )
     yield Target(name, asked, words, not short, see)
 
 

@@ -180,9 +180,9 @@ def test_residual_scale(problem):
     fit = pc.fit(
         model, problem.data, problem.observed, validation=problem.validation, schedule=schedule
     )
-    published.set_residual_scale(fit, problem.train)
+    published.set_residual_scale(fit, problem.validation)
     with torch.no_grad():
-        residual = (problem.data.y - fit.model.outputs()[:, 0])[problem.train]
+        residual = (problem.data.y - fit.model.outputs()[:, 0])[problem.validation]
     assert float(fit.model.family.scale) == pytest.approx(float(residual.square().mean().sqrt()))
 
 
