@@ -62,8 +62,9 @@ these {count} are met.
 TARGETS_SEE = {
     "table1 gains": "the base models are better than published, which leaves less to gain; on the "
     "published data sets the gains are larger, and how large is a matter of the draw of the noise "
-    "(the tables after that); in CRPS, looked at afterwards, all six are there",
-    "table2 cells": "over other splits; on the published one, below, the misses are small",
+    "(the tables after that); in CRPS, looked at afterwards, {crps}",
+    "table2 cells": "over other splits; on the published one {as_run}, and the misses are small "
+    "(below)",
     "table3 cells": "EMNLP depends on the split (below)",
     "learned scale": "over other splits, on which the better of those two models, not clamped "
     "either, has {here}; on the published one it is above (below)",

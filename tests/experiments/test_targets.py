@@ -54,6 +54,26 @@ def test_gains_that_are_not():
     assert "| **no**: " in text
 
 
+def test_gains_in_crps_are_said_where_those_in_r2_are_not_sure():
+    records = simulated(0.01, spread=0.1)
+    for row in records["table1"]:
+        better = 0.1 if row["model"] == "R-C-SAGE" else 0.0
+        row["metrics"]["crps"] = 0.5 - better + 0.01 * row["seed"] * (1 + better)
+    assert "looked at afterwards, 3 of 6" in found(records, "p < 0.05").see
+
+
+def test_cells_below_are_said_with_those_of_the_published_trials():
+    low, high = -1.0, 0.5
+    rows = [record("income", "SAGE", 1, published=low), record("income", "MLP", 1, published=high)]
+    as_run = [record("income", row, 1, published=high) for row in ("MLP", "GCN", "SAGE")]
+    target = found({"table2": rows, "table2-published": as_run}, "every cell")
+    assert target.found == "0 of 2"
+    assert "on the published one 0 of 3" in target.see
+    as_run[1]["metrics"]["published"] = 0.7
+    target = found({"table2": rows, "table2-published": as_run}, "every cell")
+    assert "on the published one 1 of 3" in target.see
+
+
 def test_gains_that_are_losses():
     target = found(simulated(-0.02), "above their base models")
     assert not target.met
