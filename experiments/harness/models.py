@@ -172,6 +172,13 @@ COUNT: dict[str, Row] = {
     "recipe": Row({"recipe": "counts"}, note='recipe="counts", a stack of five'),
 }
 
+#: The recipes without one of their parts, as changes of the model and of its fit.
+ABLATIONS: dict[str, Row] = {
+    "recipe, independent nodes": Row({"precision": "none", "nugget": False}, note="no copula"),
+    "recipe, no nugget": Row({"nugget": False}, note="the graph has all of the dependence"),
+    "recipe, one model": Row({}, {"restarts": 1}, "the first of the stack"),
+}
+
 #: The log scores of these rows are densities, those of other counts are probabilities.
 DENSITIES = ("LN-ab-C-SAGE",)
 
@@ -253,8 +260,17 @@ def run_fleet(trials: Sequence[Trial], problems: Sequence[Problem]) -> list[dict
     return metrics
 
 
+def row_of(name: str, *, counts: bool) -> Row:
+    """A row beyond the paper by its name."""
+    rows = COUNT if counts else CONTINUOUS
+    if name in ABLATIONS:
+        whole, change = rows["recipe"], ABLATIONS[name]
+        return Row({**whole.model, **change.model}, {**whole.fit, **change.fit}, change.note)
+    return rows[name]
+
+
 def _run_row(trial: Trial, problem: Problem) -> dict[str, float]:
-    row = (COUNT if problem.counts else CONTINUOUS)[trial.model]
+    row = row_of(trial.model, counts=problem.counts)
     options = {} if trial.option("restarts") is None else {"restarts": trial.option("restarts")}
     return _scores(fit_row(trial, problem, row, **options), problem, trial.seed)
 

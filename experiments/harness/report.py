@@ -25,7 +25,7 @@ from . import (
     summary,
     targets,
 )
-from .models import CONTINUOUS, COUNT, DENSITIES, PAPER
+from .models import ABLATIONS, CONTINUOUS, COUNT, DENSITIES, PAPER
 from .problems import COUNTS, ELECTION, short
 from .prose import markdown
 from .stats import (
@@ -175,7 +175,7 @@ def _main_table(
 
 
 def _named(row: str, table: Table) -> str:
-    notes = COUNT if table.name.startswith("table3") else CONTINUOUS
+    notes = {**(COUNT if table.name.startswith("table3") else CONTINUOUS), **ABLATIONS}
     note = notes[row].note if row in notes and row not in table.paper else ""
     return f"{row} ({note})" if note else row
 

@@ -113,7 +113,7 @@ TABLES = {
         "Table 2, fresh splits",
         dict.fromkeys(ELECTION, _FRESH),
         (),
-        ("linear + CAR + nugget", "linear + CAR + nugget + graph features", "recipe"),
+        (*models.CONTINUOUS, *models.ABLATIONS),
     ),
     "table3": Table(
         "table3",
@@ -128,7 +128,11 @@ TABLES = {
         "Table 3, fresh splits",
         dict.fromkeys(COUNTS, _FRESH),
         (),
-        ("Poisson GLM", "NB GLM", "shifted NB GLM", "NB + CAR", "recipe"),
+        (
+            *("NB-R-C-SAGE + graph features", "LN-ab-C-SAGE"),
+            *("Poisson GLM", "NB GLM", "shifted NB GLM", "NB + CAR", "recipe"),
+            *models.ABLATIONS,
+        ),
     ),
     "table3-published": Table(
         "table3-published",
@@ -204,11 +208,12 @@ def options(
         both = pilot.RATES[:1] if simulated else pilot.RATES
         fixed = AS_RUN_RATES if table.as_run else PILOT_RATES
         chosen["lr"] = pilot.RATES[:1] if smoke else fixed.get(f"{column} {row}", both)
-    if row == "recipe":
+    is_recipe = row == "recipe" or row in models.ABLATIONS
+    if is_recipe:
         chosen["recipe"] = models.recipe_version(counts=column in COUNTS)
     if smoke:
         chosen["max_epochs"] = 20
-        if row == "recipe":
+        if is_recipe:
             chosen["restarts"] = 1
     return tuple(sorted(chosen.items()))
 
