@@ -78,11 +78,21 @@ def paired_p(values: dict[int, float], base: dict[int, float]) -> float | None:
     return mean_p(list(paired_gains(values, base).values()))
 
 
-def mean_p(values: Sequence[float]) -> float | None:
-    """The two-sided p-value of a t-test of mean zero; None for fewer than two, or equal, values."""
-    if len(values) < 2 or not np.std(values) > 0:
+def mean_p(values: Sequence[float], overlap: float = 0.0) -> float | None:
+    """The two-sided p-value of a t-test of mean zero; None for fewer than two, or equal, values.
+
+    Args:
+        values: The values.
+        overlap: The number of test nodes over that of training nodes, if the values are of random
+            splits of one data set. These share most of their nodes, so a mean over them varies more
+            than one of independent values, and the test is corrected for it (Nadeau and Bengio,
+            Inference for the generalization error, Machine Learning 52, 2003).
+    """
+    count = len(values)
+    if count < 2 or not np.std(values) > 0:
         return None
-    return float(scipy.stats.ttest_1samp(values, 0.0).pvalue)
+    t = np.mean(values) / (np.std(values, ddof=1) * math.sqrt(1 / count + overlap))
+    return float(2 * scipy.stats.t.sf(abs(t), count - 1))
 
 
 def asterisks(p: float | None) -> str:
