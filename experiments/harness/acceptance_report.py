@@ -35,7 +35,7 @@ TARGETS: dict[tuple[str, str], list[tuple[str, str, Callable[[float], bool] | No
         ("coverage", ".87 to .94", lambda v: 0.87 <= v <= 0.94),
     ],
     ("wiki-chameleon", "Poisson-ab-C-SAGE"): [
-        ("coverage", "near .5", lambda v: 0.3 <= v <= 0.7),
+        ("coverage", "near .5 (.3 to .7)", lambda v: 0.3 <= v <= 0.7),
     ],
     **{
         (outcome, "recipe"): [

@@ -172,11 +172,11 @@ COUNT: dict[str, Row] = {
     "recipe": Row({"recipe": "counts"}, note='recipe="counts", a stack of five'),
 }
 
-#: The recipes without one of their parts, as changes of the model and of its fit.
+#: The recipes without a part, which the note names, as changes of the model and of its fit.
 ABLATIONS: dict[str, Row] = {
-    "recipe, independent nodes": Row({"precision": "none", "nugget": False}, note="no copula"),
-    "recipe, no nugget": Row({"nugget": False}, note="the graph has all of the dependence"),
-    "recipe, one model": Row({}, {"restarts": 1}, "the first of the stack"),
+    "recipe, independent nodes": Row({"precision": "none", "nugget": False}, note="the copula"),
+    "recipe, no nugget": Row({"nugget": False}, note="the nugget"),
+    "recipe, one model": Row({}, {"restarts": 1}, "the other four models of the stack"),
 }
 
 #: The log scores of these rows are densities, those of other counts are probabilities.

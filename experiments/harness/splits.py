@@ -17,6 +17,8 @@ from .models import PAPER
 from .stats import Published, by_seed
 
 COLUMN = "emnlp"
+#: The split of the published reader of this data set, if it is given no seed.
+DEFAULT = 1
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -51,6 +53,8 @@ def section(records: Records, published: Mapping[tuple[str, str, str], Published
     text = prose.EMNLP_SPLIT.format(
         count=len(common), split=common[closest], off=off[closest], usual=math.sqrt((off**2).mean())
     )
+    if DEFAULT in common:
+        text += prose.EMNLP_DEFAULT.format(split=DEFAULT, off=off[common.index(DEFAULT)])
     heads = ["model", "published", "mean over splits", "sd between splits", "range"]
     heads += ["splits at or above published - 2 s.e."]
     return f"{text.strip()}\n\n{prose.markdown(heads, lines)}"

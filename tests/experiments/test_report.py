@@ -78,7 +78,52 @@ def test_text(results):
     assert "Below: R-C-SAGE on income (0.713, 0.763 ± 0.003)" in text
     assert "| table2 | 10 | 0.1 |" in text
     assert "| income | 0.910 |  |" in text
-    assert "Table 3" not in text  # no records, no section
+    assert "## Table 3" not in text  # no records, no section
+
+
+def test_trials_that_were_cut_short_have_no_targets(results):
+    assert "## Targets" in report.text(results)
+    rows = [record("table3", "emnlp", "MLP", 1, published=0.1)]
+    rows[0]["options"] = {"max_epochs": 20}
+    committed.write(rows, results / "table3.jsonl")
+    text = report.text(results)
+    assert "## Targets" not in text
+    assert "were cut short" in text
+
+
+def test_a_recipe_is_held_against_itself_without_a_part(tmp_path):
+    rows = []
+    for seed in (31, 32, 33):
+        whole = {"r2": 0.8 + 0.01 * seed, "log_score": -0.5, "crps": 0.3}
+        rows.append(record("table2-fresh", "income", "recipe", seed, **whole))
+        if seed < 33:
+            part = {"r2": 0.79 + 0.01 * seed, "log_score": -0.6, "crps": 0.28}
+            rows.append(record("table2-fresh", "income", "recipe, no nugget", seed, **part))
+    committed.write(rows, tmp_path / "table2-fresh.jsonl")
+    text = report.text(tmp_path)
+    assert "| income | the nugget | 2 | +0.010 | +0.100 | -0.020 |" in text
+    assert "| income | the copula" not in text  # not run
+    assert "| recipe, no nugget (without the nugget) | 1.105 ± 0.005 [2] |" in text
+
+
+def test_calibration_has_two_levels_and_the_fresh_splits(results):
+    fresh = record("table3-fresh", "emnlp", "recipe", 31, pit_coverage=0.91, pit_coverage_50=0.52)
+    committed.write([fresh], results / "table3-fresh.jsonl")
+    rows = [
+        record("table3", "emnlp", "recipe", 1, coverage=0.96, coverage_50=0.7, pit_coverage=0.9)
+    ]
+    committed.write(rows, results / "table3.jsonl")
+    text = report.text(results)
+    assert "| income | 0.910 |  |  |  |  |  |" in text
+    assert "| emnlp | 0.960 | 0.900 | 0.700 |  | 0.910 | 0.520 |" in text
+
+
+def test_a_trial_that_stalled_counts_as_the_others_of_its_cell(tmp_path):
+    rows = [record("table2", "income", "MLP", seed, r2=0.5) for seed in (1, 2, 3)]
+    rows[0]["seconds"] = 1e6
+    rows += [record("table2", "income", "GCN", 1, r2=0.5) | {"seconds": 3600.0}]
+    committed.write(rows, tmp_path / "table2.jsonl")
+    assert "| table2 | 4 | 1.0 |" in report.text(tmp_path)  # an hour and three times 36 seconds
 
 
 def test_trials_of_the_published_code_are_compared_with_what_chance_does(tmp_path):
@@ -135,7 +180,7 @@ def test_unemployment_is_shown_by_split():
 
 def test_means_over_the_data_sets_of_a_draw():
     made = noise.trials()
-    assert len(made) == 10 * 20 * (3 * 2 + 2)
+    assert len(made) == 10 * 20 * (5 + 7)
     assert len({t.option("noise") for t in made}) == 200  # no two data sets share their noise
     values = {t.seed: float(t.option("split")) for t in made if t.seed <= 25}
     assert noise.draw_means(values).tolist() == [5.5, 5.5]  # the third draw is not complete

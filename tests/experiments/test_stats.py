@@ -91,3 +91,12 @@ def test_pictures_are_written(tmp_path):
     figures.calibration({"income": {"interval": (0.9, 0.01)}}, tmp_path / "two.png")
     for name in ("one", "two", "three"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_overlapping_splits_are_corrected_for():
+    """By hand: four values of mean 2 and variance 8 / 3, test nodes a third of training nodes."""
+    values = [0.0, 2.0, 2.0, 4.0]
+    t = 2 / math.sqrt((1 / 4 + 1 / 3) * 8 / 3)
+    assert stats.mean_p(values, 1 / 3) == pytest.approx(2 * scipy.stats.t.sf(t, 3))
+    assert stats.mean_p(values) == pytest.approx(scipy.stats.ttest_1samp(values, 0).pvalue)
+    assert stats.mean_p([1.0], 1 / 3) is None
