@@ -7,7 +7,7 @@ again. Nodes may be isolated and the graph may have any number of components.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ class Graph:
             pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
         except (ValueError, TypeError) as error:
             raise GraphError(
-                "edges", "a sequence of pairs", f"{type(edges).__name__}", "Pass [(0, 1), (1, 2)]."
+                "edges", "a sequence of pairs", _first_other(edges), "Pass [(0, 1), (1, 2)]."
             ) from error
         if pairs.size == 0:
             pairs = np.zeros((0, 2), dtype=np.int64)
@@ -284,8 +284,8 @@ class Graph:
         )
 
 
-def check_graph(graph: Any) -> None:
-    """Raises the error that says what was given, if it is no :class:`Graph`."""
+def check_graph(graph: Any) -> Graph:
+    """The graph itself, or the error that says what was given instead of a :class:`Graph`."""
     if not isinstance(graph, Graph):
         raise InvalidArgumentError(
             "graph",
@@ -293,6 +293,17 @@ def check_graph(graph: Any) -> None:
             type(graph).__name__,
             "Make one with Graph.from_edge_index(edge_index, num_nodes=n).",
         )
+    return graph
+
+
+def _first_other(edges: Any) -> str:
+    """The first that is no pair, or the type of what cannot be gone through."""
+    if not isinstance(edges, Sequence):
+        return type(edges).__name__
+    for position, edge in enumerate(edges):
+        if not isinstance(edge, Sequence) or len(edge) != 2:
+            return f"{edge!r} at edge {position}"
+    return type(edges).__name__
 
 
 def _checked_num_nodes(num_nodes: Any) -> int:
@@ -315,10 +326,11 @@ def _canonical_edges(edges: np.ndarray, num_nodes: int) -> np.ndarray:
     if outside.any():
         position = int(np.flatnonzero(outside.any(axis=1))[0])
         raise GraphError(
-            "edge_index",
+            "edges",
             f"made of node numbers from 0 to {num_nodes - 1}",
             f"{tuple(int(v) for v in edges[position])} at edge {position}",
-            "Pass `num_nodes` if the last nodes are isolated; subtract 1 from 1-based numbers.",
+            f"Pass the number of all nodes as `num_nodes`, which is {num_nodes} here; subtract 1 "
+            "from 1-based numbers.",
         )
     low = edges.min(axis=1).astype(np.int64)
     high = edges.max(axis=1).astype(np.int64)

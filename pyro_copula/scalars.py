@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import constraints
 
-from .errors import ParameterRangeError
+from .errors import InvalidArgumentError, ParameterRangeError
 
 
 class Constrained(nn.Module):
@@ -44,7 +44,12 @@ class Constrained(nn.Module):
         if value is None:
             return self._transform(self.raw)
         if not torch.is_tensor(value):
-            value = torch.as_tensor(value, dtype=torch.get_default_dtype())
+            try:
+                value = torch.as_tensor(value, dtype=torch.get_default_dtype())
+            except (TypeError, ValueError, RuntimeError):
+                raise InvalidArgumentError(
+                    self.name, "a number or a tensor of them", repr(value), "Pass a number."
+                ) from None
         inside = self._inside(value.detach())
         if not bool(inside.all()):
             bad = float(value.detach()[~inside].flatten()[0])

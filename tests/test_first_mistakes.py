@@ -46,6 +46,7 @@ def with_first(value):
         ({"precision": "carr"}, r"Did you mean 'car'\?"),
         ({"precision": 3}, 'Use precision="normalized_adjacency"'),
         ({"backbone": "sgae"}, r"Did you mean 'sage'\?"),
+        ({"backbone": "GCN"}, r"Did you mean 'gcn'\?"),
         ({"backbone": "transformer"}, 'Use backbone="sage"'),
         ({"recipe": "count"}, r"Did you mean 'counts'\?"),
         ({"recipe": "best"}, 'Use recipe="continuous" for real values'),
@@ -106,3 +107,49 @@ def test_nodes_that_are_not_predicted():
 def test_nan_without_a_mask_is_a_missing_node():
     found = fit(observed=None, y=with_first(math.nan))
     assert found.predict().nodes.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [
+        pc.LaplacianPrecision,
+        pc.NormalizedAdjacencyPrecision,
+        pc.CARPrecision,
+        lambda graph: pc.EdgeRegressionPrecision(graph, in_channels=2),
+        lambda graph: pc.WeightedLaplacianPrecision(graph, in_channels=2),
+    ],
+)
+def test_something_else_for_a_graph(precision):
+    data = pc.datasets.nc_sids()
+    for other in (data.edge_index, data):
+        with pytest.raises(InvalidArgumentError, match=r"`graph` must be a pyro_copula\.Graph"):
+            precision(other)
+
+
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        (
+            [(0, 1), (1, 2, 3)],
+            r"`edges` must be a sequence of pairs, but found \(1, 2, 3\) at edge 1",
+        ),
+        ([(0, 1), 2], "found 2 at edge 1"),
+        (5, "a sequence of pairs, but found int"),
+        ([(0, 5)], r"found \(0, 5\) at edge 0.\n  Pass .* as `num_nodes`, which is 3 here"),
+    ],
+)
+def test_edges_that_are_none(edges, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        pc.Graph.from_edges(edges, num_nodes=3)
+
+
+def test_a_word_for_a_number():
+    precision = pc.CARPrecision(pc.Graph.from_edges([(0, 1)]))
+    with pytest.raises(InvalidArgumentError, match="`rho` must be a number"):
+        precision(rho="0.5", tau=1.0)
+
+
+def test_a_dictionary_for_data():
+    data = pc.datasets.nc_sids().to_dict()
+    with pytest.raises(InvalidArgumentError, match=r"found a dict with .*\n  Make one of it"):
+        pc.fit(model(), data)

@@ -6,9 +6,10 @@ out. Different elements of a batch may miss different nodes.
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -36,6 +37,9 @@ register_exception_handler(
 
 #: How many calls there are at most between a trace and the check of the value that it gives.
 _FRAMES_TO_TRACE = 5
+
+#: How Pyro's own plates begin, of particles and of predictive draws, which repeat whole programs.
+_PLATES_OF_PYRO = ("num_particles_vectorized", "_num_predictive_samples")
 
 
 class Interval(NamedTuple):
@@ -98,12 +102,13 @@ class NodeDistribution(TorchDistribution):
         self._check_mask(mask)
         return super().mask(mask)
 
-    def _check_site_mask(self) -> None:
-        """Looks at the mask of the site whose density a Pyro trace is computing right now.
+    def _check_site(self) -> None:
+        """Looks at the mask and plates of the site whose density a Pyro trace computes right now.
 
         An observed site is never drawn, so :meth:`__call__` does not see the masks around it, and
-        the trace would multiply the joint density by a mask of nodes without a word: NUTS would
-        sample from a wrong posterior. The trace does not pass the mask on, so it is read there.
+        the trace would multiply the joint density by a mask of nodes, or by their number in a
+        plate of nodes, without a word: NUTS would sample from a wrong posterior. The trace does
+        not pass these on, so they are read there.
         """
         frame = sys._getframe(1)
         for _ in range(_FRAMES_TO_TRACE):
@@ -114,7 +119,37 @@ class NodeDistribution(TorchDistribution):
                 site = frame.f_locals.get("site") or {}
                 if site.get("fn") is self:
                     self._check_mask(site.get("mask"))
+                    self._check_plates(site)
                 return
+
+    def _check_plates(self, site: Mapping[str, Any]) -> None:
+        for plate in site["cond_indep_stack"]:
+            if not plate.vectorized or plate.size != self.num_nodes:
+                continue
+            if plate.name.startswith(_PLATES_OF_PYRO):
+                continue
+            own, given = self._own_batch_shape, site["value"].shape[:-1]
+            if all(len(shape) < -plate.dim or shape[plate.dim] == 1 for shape in (own, given)):
+                raise InvalidArgumentError(
+                    "plate",
+                    "none over the nodes around this site",
+                    f"plate {plate.name!r} of size {plate.size}, the number of nodes, and neither "
+                    "values nor parameters with that dimension",
+                    "Nodes are the event dimension, so a plate of nodes would count the joint "
+                    "density once per node. Draw this site outside of it.",
+                )
+
+    @property
+    def _own_batch_shape(self) -> torch.Size:
+        """The batch shape before :meth:`expand`."""
+        return self.__dict__.get("_unexpanded", self.batch_shape)
+
+    def _expanded(self, batch_shape: Any, instance: Any) -> Self:
+        """A copy, or the instance, with another batch shape; its parameters are left alone."""
+        new = copy.copy(self) if instance is None else instance
+        new.__dict__.update(self.__dict__)
+        new._unexpanded, new._batch_shape = self._own_batch_shape, torch.Size(batch_shape)
+        return new
 
     def _check_mask(self, mask: bool | Tensor | None) -> None:
         if not torch.is_tensor(mask):
@@ -151,7 +186,7 @@ class NodeDistribution(TorchDistribution):
 
     def _checked_value(self, value: Any, argument: str = "y") -> tuple[Tensor, Tensor]:
         """The value as a floating tensor of full shape, and which of its entries are observed."""
-        self._check_site_mask()
+        self._check_site()
         value = self._node_values(value, argument)
         expected = (*self.batch_shape, self.num_nodes)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from functools import cached_property
 from typing import Any
@@ -121,11 +120,9 @@ class ConditionalCopula(NodeDistribution):
         Returns:
             The expanded law.
         """
-        new = copy.copy(self) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
+        new = self._expanded(batch_shape, _instance)
         new.__dict__.pop("_moments", None)
         new.score_mean = self.score_mean.expand(*batch_shape, -1)
-        new._batch_shape = torch.Size(batch_shape)
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -176,10 +175,8 @@ class GaussianCopula(Composite):
         Returns:
             The expanded copula.
         """
-        new = copy.copy(self) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
+        new = self._expanded(batch_shape, _instance)
         new.marginal_dist = self.marginal_dist.expand((*batch_shape, self.num_nodes))
-        new._batch_shape = torch.Size(batch_shape)
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:

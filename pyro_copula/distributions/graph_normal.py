@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any, Self
 
@@ -61,10 +60,8 @@ class _Normal(NodeDistribution):
         Returns:
             The expanded law.
         """
-        new = copy.copy(self) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
+        new = self._expanded(batch_shape, _instance)
         new.loc = self.loc.expand(*batch_shape, self.num_nodes)
-        new._batch_shape = torch.Size(batch_shape)
         return new
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:

@@ -56,7 +56,7 @@ class GraphError(InvalidArgumentError):
         >>> import pyro_copula as pc
         >>> pc.Graph.from_edges([(0, 5)], num_nodes=3)
         Traceback (most recent call last):
-        GraphError: `edge_index` must be made of node numbers from 0 to 2, but found (0, 5) ...
+        GraphError: `edges` must be made of node numbers from 0 to 2, but found (0, 5) ...
     """
 
 

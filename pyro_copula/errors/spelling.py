@@ -18,8 +18,13 @@ def did_you_mean(value: Any, choices: Iterable[str], otherwise: str) -> str:
     Example:
         >>> did_you_mean("poison", ["normal", "poisson"], "Use one of them.")
         "Did you mean 'poisson'?"
+        >>> did_you_mean("GCN", ["gcn", "gat"], "Use one of them.")
+        "Did you mean 'gcn'?"
         >>> did_you_mean(3, ["normal", "poisson"], "Use one of them.")
         'Use one of them.'
     """
-    near = difflib.get_close_matches(value, list(choices), n=1) if isinstance(value, str) else []
-    return f"Did you mean {near[0]!r}?" if near else otherwise
+    if not isinstance(value, str):
+        return otherwise
+    names = {name.lower(): name for name in choices}
+    near = difflib.get_close_matches(value.lower(), list(names), n=1)
+    return f"Did you mean {names[near[0]]!r}?" if near else otherwise

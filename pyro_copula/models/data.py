@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,6 +103,13 @@ class NodeData:
                 return data
             y = _checked_values(data.y, observed)
             return replace(data, y=y, known=y)
+        if isinstance(data, Mapping):
+            raise InvalidArgumentError(
+                "data",
+                "a PyTorch Geometric Data",
+                f"a {type(data).__name__} with {', '.join(map(str, data))}",
+                "Make one of it: torch_geometric.data.Data(**data).",
+            )
         y = _attribute(data, "y")
         if y.dim() == 2 and y.shape[1] == 1:
             y = y.squeeze(1)

@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 from ..batches import check_size, even_batches, in_batches
 from ..errors import InvalidArgumentError
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from ..linalg import Iterative
 from ..scalars import Positive
 from .sparse_precision import SparsePrecision
@@ -69,7 +69,7 @@ class EdgeRegressionPrecision(nn.Module):
                 f"{in_channels}",
                 "Use WeightedLaplacianPrecision, which knows the degrees, or give nodes features.",
             )
-        self.graph = graph
+        self.graph = check_graph(graph)
         self.in_channels = in_channels
         self.symmetric = symmetric
         self.backend = backend

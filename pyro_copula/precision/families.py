@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from ..linalg import Iterative
 from ..scalars import Correlation, Positive
 from .sparse_precision import SparsePrecision
@@ -52,7 +52,7 @@ class LaplacianPrecision(nn.Module):
         backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
-        self.graph = graph
+        self.graph = check_graph(graph)
         self.backend = backend
         self.tau = Positive("tau", tau, learnable=learnable)
         self.gamma = Positive("gamma", gamma, learnable=learnable)
@@ -114,7 +114,7 @@ class NormalizedAdjacencyPrecision(nn.Module):
         backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
-        self.graph = graph
+        self.graph = check_graph(graph)
         self.backend = backend
         self.alpha = Correlation("alpha", alpha, learnable=learnable)
         self.beta = Positive("beta", beta, learnable=learnable)
@@ -182,7 +182,7 @@ class CARPrecision(nn.Module):
         backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
-        self.graph = graph
+        self.graph = check_graph(graph)
         self.backend = backend
         self.rho = Correlation("rho", rho, learnable=learnable)
         self.tau = Positive("tau", tau, learnable=learnable)

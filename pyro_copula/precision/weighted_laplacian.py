@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..graph import Graph
+from ..graph import Graph, check_graph
 from ..linalg import Iterative
 from ..scalars import Positive
 from .edge_regression import check_features, dominant
@@ -53,7 +53,7 @@ class WeightedLaplacianPrecision(nn.Module):
         backend: str | Iterative = "auto",
     ) -> None:
         super().__init__()
-        self.graph = graph
+        self.graph = check_graph(graph)
         self.in_channels = in_channels
         self.backend = backend
         self.strength = Positive("strength", strength)

@@ -223,3 +223,48 @@ def test_a_handler_that_masks_replicates_masks_their_densities():
 
     found = poutine.trace(replicated).get_trace().log_prob_sum()
     torch.testing.assert_close(found, d.log_prob(y[0]))
+
+
+@pytest.mark.parametrize("kind", ["copula", "normal", "missing"])
+def test_a_plate_of_nodes_is_an_error(kind):
+    """Pyro would count the joint density once per node."""
+    y = data() if kind == "missing" else data().nan_to_num(1.0)
+    K = pc.CARPrecision(GRID)(rho=0.5, tau=1.0)
+    law = (
+        pc.GraphNormal(torch.zeros(36), precision=K)
+        if kind == "normal"
+        else pc.GaussianCopula(dist.Poisson(torch.full((36,), 5.0)), precision=K)
+    )
+
+    def wrong():
+        with pyro.plate("nodes", 36):
+            pyro.sample("y", law, obs=y)
+
+    with pytest.raises(ValueError, match="Draw this site outside"):
+        poutine.trace(wrong).get_trace().log_prob_sum()
+
+
+def test_as_many_replicates_or_draws_as_nodes_are_none():
+    K = pc.CARPrecision(GRID)(rho=0.5, tau=1.0)
+    law = pc.GraphNormal(torch.zeros(36), precision=K)
+    y = torch.arange(36.0 * 36).reshape(36, 36) / 36
+
+    def replicated(law, y):
+        with pyro.plate("years", 36):
+            pyro.sample("y", law, obs=y)
+
+    found = poutine.trace(replicated).get_trace(law, y).log_prob_sum()
+    torch.testing.assert_close(found, law.log_prob(y).sum())
+    draws = pc.GraphNormal(torch.arange(36.0).unsqueeze(-1).expand(36, 36), precision=K)
+    found = poutine.trace(replicated).get_trace(draws, y[0]).log_prob_sum()
+    torch.testing.assert_close(found, draws.log_prob(y[0]).sum())
+
+    def particles():
+        pyro.sample("a", dist.Normal(0.0, 1.0))
+        pyro.sample("y", law, obs=y[0])
+
+    def guide():
+        pyro.sample("a", dist.Normal(0.0, 1.0))
+
+    elbo = Trace_ELBO(num_particles=36, vectorize_particles=True, max_plate_nesting=0)
+    assert elbo.loss(particles, guide) == pytest.approx(-float(law.log_prob(y[0])), rel=1e-5)
