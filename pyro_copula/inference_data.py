@@ -262,7 +262,7 @@ def _drawn(law: Any, y: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
         "replicates": law.sample(shape)[..., observed],
     }
     if not bool(observed.all()):
-        drawn["predictions"] = law.condition(y).sample(shape)
+        drawn["predictions"] = law.condition_mixture(y).sample(shape)
     return drawn
 
 

@@ -141,6 +141,8 @@ class ConditionalCopula(NodeDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """The joint log density of held-out values at the missing nodes, under the same rule.
 
+        Scores of held-out values are not clamped, whatever ``tail_clip`` of the joint law.
+
         Args:
             value: Shape ``(*sample, *batch, num_missing)``, in the order of ``nodes``.
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .. import marginals
-from ..errors import ParticleWarning, PropagationWarning
+from ..errors import InvalidArgumentError, ParticleWarning, PropagationWarning
 from ..errors.counts import check_count
 from .latent import Latent
 from .particle_conditional import ParticleConditional
@@ -34,8 +34,10 @@ _LOG_2PI = math.log(2 * math.pi)
 TRUSTED_SHARE = 0.1
 #: So many draws of a node cost next to nothing.
 _CHEAP = 2**14
-#: A batch of laws (posterior draws, say) is predicted from so many particles in all, or one each.
-_COMPONENTS = 64
+#: The mixture of a batch of laws (posterior draws, say) is predicted from about so many particles.
+_COMPONENTS = 256
+#: The fractional parts of its multiples are spread evenly over (0, 1), however many there are.
+_GOLDEN = (math.sqrt(5) - 1) / 2
 #: Leaving each of so many nodes out and estimating again is affordable.
 _DIFFERENCES = 256
 
@@ -138,15 +140,20 @@ class Row:
         return full
 
     def leave_one_out(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Each node's latent value given the rest of each particle, a normal one.
+        """Each observed node's latent value given the other observed ones of each particle.
+
+        It is a normal one. The particle's values at missing nodes, and its field beside a nugget,
+        are not conditioned on: drawn given the node itself, they would nearly give it away.
 
         Returns:
-            Means and standard deviations, ``(particles, num_nodes)``, and the log weights of the
-            particles, ``(particles, 1)``.
+            Means and standard deviations, ``(particles, num_nodes)``, zero and one at missing
+            nodes, and the log weights of the particles, ``(particles, 1)``.
         """
-        x, K = self.vectors(), self.precision.detach()
-        mean = (x - K.matvec(x) / K.diagonal)[:, self.place]
-        deviation = K.diagonal.rsqrt()[self.place].expand_as(mean)
+        x, observed = self.vectors()[:, self.place], self.known | self.boxed
+        mean, deviation = torch.zeros_like(x), torch.ones_like(x)
+        with torch.no_grad():
+            found, variance = self.latent.leave_one_out(x, observed)
+        mean[:, observed], deviation[:, observed] = found, variance.sqrt().expand_as(found)
         return mean, deviation, torch.from_numpy(self.box.particles.weights).log().unsqueeze(-1)
 
 
@@ -212,6 +219,17 @@ def _times(z: Tensor, scale: Tensor) -> Tensor:
     return torch.where(finite, torch.where(finite, z, 0.0) * scale, z)
 
 
+def check_scores_of_rows(scores: Tensor | None, batch_shape: torch.Size) -> None:
+    """Raises an error where latent scores are fewer than the rows, which would share them."""
+    if scores is not None and scores.shape[:-1].numel() < batch_shape.numel():
+        raise InvalidArgumentError(
+            "batch_shape",
+            f"that of the latent scores, {tuple(scores.shape[:-1])}, under discrete='augment'",
+            f"{tuple(batch_shape)}",
+            "Make the copula inside of the plate, where every row draws scores of its own.",
+        )
+
+
 def _scores_as_uniforms(copula: GaussianCopula, row: int, leading: torch.Size) -> Tensor:
     scores = copula.scores
     assert scores is not None
@@ -268,25 +286,38 @@ def _warn_if_unsettled(box: Box) -> None:
         warnings.warn(PropagationWarning(sites.change, sites.sweeps), stacklevel=4)
 
 
-def _components(row: Row, count: int | None) -> tuple[Tensor, Tensor]:
-    """The latent vectors of the particles and their log weights, or so many of equal weight."""
+def _components(row: Row, count: int | None, number: int) -> tuple[Tensor, Tensor]:
+    """The latent vectors of the particles and their log weights, or so many of equal weight.
+
+    Systematic resampling, whose offset differs from row to row: all rows are made from the same
+    random numbers, so the same offset would take the same few particles from each.
+    """
     vectors, weights = row.vectors()[:, row.place], row.box.particles.weights
     if count is None:
         return vectors, torch.from_numpy(weights).log()
-    places = (np.arange(count) + 0.5) / count * weights.sum()  # systematic resampling
-    index = torch.from_numpy(np.searchsorted(np.cumsum(weights), places))
-    return vectors[index], torch.full((count,), -math.log(count), dtype=torch.float64)
+    offset = (number + 0.5) * _GOLDEN % 1
+    places = (np.arange(count) + offset) / count * weights.sum()
+    index = np.searchsorted(np.cumsum(weights), places).clip(max=len(weights) - 1)
+    equal = torch.full((count,), -math.log(count), dtype=torch.float64)
+    return vectors[torch.from_numpy(index)], equal
 
 
-def condition(copula: GaussianCopula, value: Any) -> ParticleConditional:
-    """The law of the missing nodes: one :class:`ConditionalCopula` for every particle."""
+def condition(copula: GaussianCopula, value: Any, *, mixed: bool = False) -> ParticleConditional:
+    """The law of the missing nodes: one :class:`ConditionalCopula` for every particle.
+
+    Args:
+        copula: The joint law.
+        value: The values.
+        mixed: Whether only the equal mixture of the rows matters: a few particles of each do then.
+    """
     rows, _, leading = rows_of(copula, value)
     value, observed = copula._checked_value(value)
     pattern = copula._common_pattern(observed)
     nodes = (~pattern).nonzero().squeeze(-1)
-    count = None if len(rows) == 1 else max(1, _COMPONENTS // len(rows))
+    thinned = mixed and len(rows) > 1
+    count = math.ceil(_COMPONENTS / len(rows)) if thinned else None
     with torch.no_grad():
-        chosen = [_components(row, count) for row in rows]
+        chosen = [_components(row, count, number) for number, row in enumerate(rows)]
         x = torch.stack([vectors for vectors, _ in chosen], 1).reshape(
             -1, *leading, copula.num_nodes
         )

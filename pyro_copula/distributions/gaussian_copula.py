@@ -175,6 +175,7 @@ class GaussianCopula(Composite):
         Returns:
             The expanded copula.
         """
+        exact.check_scores_of_rows(self.scores, torch.Size(batch_shape))
         new = self._expanded(batch_shape, _instance)
         new.marginal_dist = self.marginal_dist.expand((*batch_shape, self.num_nodes))
         return new
@@ -245,6 +246,19 @@ class GaussianCopula(Composite):
         pattern = self._common_pattern(observed)
         mean, rest = self.latent.condition(z * self.latent.scale(), pattern)
         return self._conditional((~pattern).nonzero().squeeze(-1), mean, rest)
+
+    def condition_mixture(self, value: Tensor) -> ConditionalCopula | ParticleConditional:
+        """The same for a batch of which only the equal mixture is wanted, as of posterior draws.
+
+        Under an exact rule it takes a few particles of each element, not all of them.
+
+        Args:
+            value: See :meth:`condition`.
+
+        Returns:
+            The law of the missing nodes in each element of the batch.
+        """
+        return exact.condition(self, value, mixed=True) if self._has_boxes else self.condition(value)
 
     def unconditional(self) -> ConditionalCopula:
         """The law of all nodes with nothing observed, with the methods of a conditional one.

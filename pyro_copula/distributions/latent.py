@@ -153,7 +153,7 @@ class CovarianceLatent(Latent):
     """
 
     def __init__(self, covariance: Tensor) -> None:
-        self.covariance = covariance.double()
+        self.covariance = covariance.double().clone()  # what is made of it does not follow changes
         self.num_nodes = covariance.shape[-1]
         self.batch_shape = covariance.shape[:-2]
 

@@ -69,7 +69,7 @@ class Predictor:
             if not isinstance(given, str):
                 hidden = data.observed & ~_checked_mask(given, data.observed)
                 laws, y = self._laws(hidden), data.hide(hidden).y
-                parts = _each(laws, lambda law: law.condition(y))
+                parts = _each(laws, lambda law: law.condition_mixture(y))
             elif given == "none":
                 laws = self._laws()
                 parts = _each(laws, lambda law: law.unconditional())
@@ -82,7 +82,7 @@ class Predictor:
                         "There is no missing node to predict.",
                     )
                 laws = self._laws()
-                parts = _each(laws, lambda law: law.condition(data.y))
+                parts = _each(laws, lambda law: law.condition_mixture(data.y))
             else:
                 raise InvalidArgumentError(
                     "given",
