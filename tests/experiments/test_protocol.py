@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 import torch
 from harness import baselines, pilot, published
@@ -18,6 +20,20 @@ import pyro_copula as pc
 def problem() -> Problem:
     torch.set_default_dtype(torch.float64)
     return load("c:tau=1.0", 3)
+
+
+@pytest.fixture(scope="module")
+def counts() -> Problem:
+    torch.set_default_dtype(torch.float64)
+    data = pc.simulate.paper_setting(
+        "c", family="poisson", num_nodes=90, num_edges=600, count_level=2.0, seed=3
+    )
+    return Problem(data, data.train_mask, data.val_mask, data.test_mask, counts=True)
+
+
+@pytest.fixture(params=["problem", "counts"])
+def either(request) -> Problem:
+    return request.getfixturevalue(request.param)
 
 
 def graph_of(problem: Problem) -> pc.Graph:
@@ -106,6 +122,53 @@ def test_joint_law_is_the_dense_one(problem, precision):
         copula = -0.5 * (R.logdet() + z @ (R.inverse() - torch.eye(len(z))) @ z)
         expected = copula + normal.log_prob(y[train]).sum()
         torch.testing.assert_close(model.joint().log_prob(y), expected)
+
+
+def dense_precision(model, precision, x, edge_index):
+    A = np.zeros((len(x), len(x)))
+    A[tuple(edge_index)] = 1
+    if precision == "alpha_beta":
+        root = np.sqrt(np.maximum(A.sum(1), 1))
+        return math.exp(3) * (np.eye(len(x)) - math.tanh(1) * A / np.outer(root, root))
+    i, j = np.nonzero(np.triu(A))
+    W1, b1, W2, b2 = (p.detach().numpy() for p in model.precision.module.precision.parameters())
+    hidden = np.maximum(np.hstack([x[i], x[j]]) @ W1.T + b1, 0)
+    A[i, j] = A[j, i] = np.logaddexp(0, hidden @ W2.T + b2)[:, 0]
+    return np.eye(len(x)) + np.diag(A.sum(1)) - A
+
+
+@pytest.mark.filterwarnings("ignore::pyro_copula.errors.MidpointWarning")
+@pytest.mark.parametrize("precision", ["none", "alpha_beta", "regression"])
+def test_law_of_counts_is_the_dense_one(counts, precision):
+    """Poisson counts with the midpoints of their atoms clamped; rates have a floor in a copula."""
+    model = built(counts, precision)
+    train, y = counts.train.numpy(), counts.data.y.numpy()
+    with torch.no_grad():
+        logit = model.outputs()[:, 0].numpy()
+        found = float(model.joint().log_prob(model.data.y))
+        mean = model.joint().condition(model.data.y).mean.numpy()
+    law = scipy.stats.poisson(np.exp(logit) + (0 if precision == "none" else 1e-3))
+    marginal = law.logpmf(y)[train].sum()
+    if precision == "none":
+        assert found == pytest.approx(marginal)
+        np.testing.assert_allclose(mean, law.mean()[~train])
+        return
+    u = ((law.cdf(y - 1) + law.cdf(y)) / 2)[train].clip(1e-3, 1 - 1e-3)
+    assert 0 < (u == 1 - 1e-3).sum() < len(u)  # the clamp is at work, but not everywhere
+    z = scipy.special.ndtri(u)
+    K = dense_precision(model, precision, counts.data.x.numpy(), counts.data.edge_index.numpy())
+    covariance = np.linalg.inv(K)
+    scale = np.sqrt(np.diag(covariance))
+    R = covariance / np.outer(scale, scale)
+    own, across = R[np.ix_(train, train)], R[np.ix_(~train, train)]
+    normal = scipy.stats.multivariate_normal(cov=own).logpdf(z)
+    assert found == pytest.approx(normal - scipy.stats.norm.logpdf(z).sum() + marginal)
+
+    gain = across @ np.linalg.inv(own)
+    loc, spread = gain @ z, np.sqrt(1 - (gain * across).sum(1))
+    below = law.cdf(np.arange(200)[:, None])[:, ~train]
+    above = scipy.stats.norm.sf((scipy.special.ndtri(below) - loc) / spread)
+    np.testing.assert_allclose(mean, above.sum(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0])
@@ -198,17 +261,31 @@ def test_label_propagation_is_a_fixed_point(problem):
     np.testing.assert_allclose(found[~train], expected[~train], atol=1e-10)
 
 
-def test_label_propagation_sees_no_test_value(problem):
-    scores = baselines.label_propagation(problem)
-    changed = problem.data.clone()
-    changed.y = problem.data.y + 1e6 * problem.test
-    other = Problem(changed, problem.train, problem.validation, problem.test, counts=False)
-    values = changed.y.numpy()
+def test_label_propagation_sees_no_test_value(either):
+    scores = baselines.label_propagation(either)
+    changed = either.data.clone()
+    changed.y = either.data.y * (1 + 1e6 * either.test)
+    other = dataclasses.replace(either, data=changed)
+    test = either.test.numpy()
     np.testing.assert_allclose(
-        baselines._propagate(other, values, 0.8)[problem.test.numpy()],
-        baselines._propagate(problem, problem.data.y.numpy(), 0.8)[problem.test.numpy()],
+        baselines._propagate(other, changed.y.numpy(), 0.8)[test],
+        baselines._propagate(either, either.data.y.numpy(), 0.8)[test],
     )
-    assert baselines.label_propagation(other)["validation"] == pytest.approx(scores["validation"])
+    again = baselines.label_propagation(other)
+    for name in ("validation", "width"):
+        assert again[name] == pytest.approx(scores[name]), name
+
+
+def test_label_propagation_has_one_law_whichever_nodes_are_scored(either):
+    """Scores of two halves of the test nodes average to those of all: nothing is fitted there."""
+    even = torch.arange(either.data.num_nodes) % 2 == 0
+    halves = [
+        baselines.label_propagation(dataclasses.replace(either, test=either.test & part))
+        for part in (even, ~even)
+    ]
+    scores = baselines.label_propagation(either)
+    for name in ("log_score", "crps", "coverage", "width"):
+        assert np.mean([half[name] for half in halves]) == pytest.approx(scores[name]), name
 
 
 def test_label_propagation_has_probabilities_of_counts():
@@ -235,6 +312,8 @@ def test_label_propagation_has_the_log_score_of_its_residuals(problem):
     law = scipy.stats.t(*scipy.stats.t.fit(residual[problem.validation.numpy()]))
     expected = law.logpdf(residual[problem.test.numpy()]).mean()
     assert scores["log_score"] == pytest.approx(expected, abs=1e-3)
+    ends = np.quantile(residual[problem.validation.numpy()], [0.05, 0.95])
+    assert scores["width"] == pytest.approx(ends[1] - ends[0])
 
 
 def test_the_pilot_takes_the_rate_with_the_better_validation_score():

@@ -230,6 +230,12 @@ def test_committed_report_is_that_of_the_committed_records():
     assert COMMITTED.read_text() == report.text(RESULTS)
 
 
+def test_committed_summary_is_that_of_the_committed_records():
+    records = {name: committed.read(RESULTS / f"{name}.jsonl") for name in tables.all_names()}
+    table = summary.main_table(records, report.read_published(report.PUBLISHED))
+    assert (RESULTS / "summary.md").read_text() == f"{table}\n"
+
+
 def test_trials_of_the_tables():
     counts = {name: len(table_trials(name)) for name in TABLES}
     assert len(table_trials("table2", rows=["SAGE"])) == 4 * 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,21 @@ def test_several_processes(tmp_path):
     assert outcome.finished == 6
     pids = {record["metrics"]["pid"] for record in runner.records("t")}
     assert os.getpid() not in pids
+
+
+def slowly(trial: Trial) -> dict[str, float]:
+    time.sleep(0.15)  # longer than it takes for the bar to be drawn again
+    return squared(trial)
+
+
+def test_a_bar_counts_trials_and_has_the_time_left(tmp_path, capsys):
+    Runner(tmp_path).run(some(3), slowly)
+    shown = capsys.readouterr().err.split("\r")
+    time_left = r"\[\d\d:\d\d<\d\d:\d\d, "
+    assert any(re.match(rf"trials:  33%\|.+\| 1/3 {time_left}", line) for line in shown)
+    assert re.match(rf"trials: 100%\|.+\| 3/3 {time_left}", shown[-1])
+    Runner(tmp_path, progress=False).run(some(5), squared)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("option", "value"), [("backend", "threads"), ("jobs", 0)])
