@@ -212,6 +212,10 @@ class NodeDistribution(TorchDistribution):
     def _common_pattern(self, observed: Tensor) -> Tensor:
         """The observed nodes, shape ``(num_nodes,)``, when they are the same in every row."""
         rows = observed.reshape(-1, self.num_nodes)
+        if not len(rows):
+            raise InvalidArgumentError(
+                "y", "one row or more", f"shape {tuple(observed.shape)}", "Pass a row of values."
+            )
         differing = (rows != rows[0]).any(0)
         if bool(differing.any()):
             raise InvalidArgumentError(
@@ -242,7 +246,8 @@ class NodeDistribution(TorchDistribution):
         """
         rows = observed.reshape(-1, self.num_nodes)
         if bool((rows == rows[:1]).all()):
-            return operation(self.latent, x, rows[0])
+            pattern = rows[0] if len(rows) else rows.new_ones(self.num_nodes)
+            return operation(self.latent, x, pattern)
         leading = x.shape[:-1]
         flat = x.reshape(-1, self.num_nodes)
         element = _batch_element(self.latent.batch_shape, leading)

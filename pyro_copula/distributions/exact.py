@@ -252,7 +252,8 @@ def log_prob(copula: GaussianCopula, value: Any) -> Tensor:
             _warn_if_unsettled(box)
         elif copula.scores is None:
             _warn_if_poor(box)
-    return (torch.stack(parts).reshape(leading) + beside).to(copula._dtype)
+    found = torch.stack(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    return (found.reshape(leading) + beside).to(copula._dtype)
 
 
 def log_prob_error(copula: GaussianCopula, value: Any) -> Tensor:

@@ -258,7 +258,9 @@ class GaussianCopula(Composite):
         Returns:
             The law of the missing nodes in each element of the batch.
         """
-        return exact.condition(self, value, mixed=True) if self._has_boxes else self.condition(value)
+        return (
+            exact.condition(self, value, mixed=True) if self._has_boxes else self.condition(value)
+        )
 
     def unconditional(self) -> ConditionalCopula:
         """The law of all nodes with nothing observed, with the methods of a conditional one.

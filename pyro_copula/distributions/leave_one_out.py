@@ -144,7 +144,7 @@ class LeaveOneOut:
         rows = self.scores.observed.reshape(-1, shape[-1])
         batch = f", batch_shape={tuple(shape[:-1])}" if len(shape) > 1 else ""
         parts = f", {len(self.part_mean)} particles" if len(self.part_mean) > 1 else ""
-        return f"LeaveOneOut({int(rows[0].sum())} of {rows.shape[1]} nodes observed{batch}{parts})"
+        return f"LeaveOneOut({int(rows[:1].sum())} of {rows.shape[1]} nodes observed{batch}{parts})"
 
 
 def simulated_scores(law: Any, sample_shape: Any, observed: Tensor) -> Scores:
