@@ -142,7 +142,7 @@ class NodeDistribution(TorchDistribution):
     @property
     def _own_batch_shape(self) -> torch.Size:
         """The batch shape before :meth:`expand`."""
-        return self.__dict__.get("_unexpanded", self.batch_shape)
+        return getattr(self, "_unexpanded", self.batch_shape)
 
     def _expanded(self, batch_shape: Any, instance: Any) -> Self:
         """A copy, or the instance, with another batch shape; its parameters are left alone."""
