@@ -63,6 +63,7 @@ class NodeDistribution(TorchDistribution):
 
     latent: Latent
     quantile: Callable[[Any], Tensor]
+    _unexpanded: torch.Size | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -142,7 +143,7 @@ class NodeDistribution(TorchDistribution):
     @property
     def _own_batch_shape(self) -> torch.Size:
         """The batch shape before :meth:`expand`."""
-        return getattr(self, "_unexpanded", self.batch_shape)
+        return self.batch_shape if self._unexpanded is None else self._unexpanded
 
     def _expanded(self, batch_shape: Any, instance: Any) -> Self:
         """A copy, or the instance, with another batch shape; its parameters are left alone."""

@@ -250,17 +250,11 @@ class GaussianCopula(Composite):
     def condition_mixture(self, value: Tensor) -> ConditionalCopula | ParticleConditional:
         """The same for a batch of which only the equal mixture is wanted, as of posterior draws.
 
-        Under an exact rule it takes a few particles of each element, not all of them.
-
-        Args:
-            value: See :meth:`condition`.
-
-        Returns:
-            The law of the missing nodes in each element of the batch.
+        Under an exact rule it has a few particles of each element, not all of them.
         """
-        return (
-            exact.condition(self, value, mixed=True) if self._has_boxes else self.condition(value)
-        )
+        if self._has_boxes:
+            return exact.condition(self, value, mixed=True)
+        return self.condition(value)
 
     def unconditional(self) -> ConditionalCopula:
         """The law of all nodes with nothing observed, with the methods of a conditional one.

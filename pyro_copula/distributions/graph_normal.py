@@ -106,14 +106,7 @@ class _Normal(NodeDistribution):
     # ---------------------------------------------------------------- missing nodes
 
     def condition_mixture(self, value: Tensor) -> ConditionalNormal:
-        """The same as :meth:`condition`: nothing is estimated from particles.
-
-        Args:
-            value: See :meth:`condition`.
-
-        Returns:
-            The law of the missing nodes in each element of the batch.
-        """
+        """The same as :meth:`condition`, for nothing is estimated from particles."""
         return self.condition(value)
 
     def condition(self, value: Tensor) -> ConditionalNormal:
