@@ -314,6 +314,9 @@ def test_label_propagation_has_the_log_score_of_its_residuals(problem):
     assert scores["log_score"] == pytest.approx(expected, abs=1e-3)
     ends = np.quantile(residual[problem.validation.numpy()], [0.05, 0.95])
     assert scores["width"] == pytest.approx(ends[1] - ends[0])
+    test, train = problem.test.numpy(), y[problem.train.numpy()]
+    clamped = (y - residual)[test].clip(2 * train.min(), train.max() / 2)
+    assert scores["published"] == pytest.approx(pc.metrics.r2(y[test], clamped))
 
 
 def test_the_pilot_takes_the_rate_with_the_better_validation_score():
