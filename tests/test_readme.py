@@ -36,7 +36,7 @@ def test_example_runs(law):
 @pytest.mark.filterwarnings("error::pyro_copula.errors.MidpointWarning")
 def test_model_example_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict = {"torch": torch, "pc": pc}
+    names: dict = {}
     exec(compile(MODEL, "README.md", "exec"), names)
     hidden = names["prediction"]
     assert len(hidden.nodes) == int((~names["observed"]).sum()) == 20
