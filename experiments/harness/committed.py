@@ -1,7 +1,8 @@
 """The committed records: one file a table, in which a trial is a line.
 
 A file is sorted and has rounded numbers, so that the same trials give the same bytes. Its first
-line has the versions of what ran. A damaged line is named and refused.
+line has the versions of what ran. A damaged line is named and refused, and so are the records of
+another protocol.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a file that :func:`write` wrote, without its first line.
 
     Raises:
-        InvalidArgumentError: If a line is damaged.
+        InvalidArgumentError: If a line is damaged, or of another protocol.
     """
     return _lines(path)[1:]
 
@@ -65,7 +66,7 @@ def read_versions(path: Path) -> list[dict[str, str]]:
     """The versions of what the trials of a file were run with; none if there is no file.
 
     Raises:
-        InvalidArgumentError: If a line is damaged.
+        InvalidArgumentError: If a line is damaged, or of another protocol.
     """
     return next(iter(_lines(path)), {}).get("versions", [])
 
@@ -75,17 +76,24 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or not (_is_row(row, rows[0]) if rows else _is_header(row)):
             raise InvalidArgumentError(
-                "results",
+                "out",
                 "a folder with whole records",
                 f"{str(path)!r}, damaged in line {number}",
-                "Restore it from git, or run the table again.",
+                "Restore that file from git, or delete it and run its table again.",
+            )
+        if not rows and row["protocol"] != PROTOCOL:
+            raise InvalidArgumentError(
+                "out",
+                f"a folder with records of protocol {PROTOCOL}",
+                f"{str(path)!r}, of protocol {row['protocol']}",
+                "Use another folder: trials of two protocols cannot be compared.",
             )
         rows.append(row)
     return rows
@@ -110,11 +118,9 @@ def read_trials(table: str, path: Path) -> list[dict[str, Any]]:
         path: The file; no records if there is none.
 
     Raises:
-        InvalidArgumentError: If a line is damaged.
+        InvalidArgumentError: If a line is damaged, or of another protocol.
     """
     header, *rows = _lines(path) or [{}]
-    if header.get("protocol") != PROTOCOL:
-        return []
     records = []
     for row in rows:
         options = tuple(sorted(row.get("options", {}).items()))

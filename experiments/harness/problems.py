@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -96,6 +97,13 @@ def problem_of(trial: Trial) -> Problem:
 def published_split(seed: int) -> int:
     """The split, or the simulated data set, of a trial of the published code."""
     return math.ceil(seed / 10)
+
+
+def read_data(columns: Iterable[str]) -> None:
+    """Reads the real data sets among these columns, and those that a study names in its own."""
+    for name in sorted({short(column).partition(",")[0] for column in columns}):
+        if name in (*ELECTION, *COUNTS):
+            _read(name)
 
 
 @lru_cache(maxsize=2)

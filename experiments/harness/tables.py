@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import acceptance, ceiling, discrete, models, noise, pilot
-from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of, published_split
+from . import acceptance, ceiling, discrete, models, noise, pilot, problems
+from .problems import COUNTS, ELECTION, TAUS, VARIANCES, problem_of, published_split, short
 from .trials import Together, Trial
 
 PAPER_ROWS = pilot.ROWS
@@ -161,6 +162,9 @@ STUDIES = {
     "discrete": discrete,
 }
 
+#: Every trial of a smoke run has one of these options, and no other trial has.
+_SHORTER = {"max_epochs", "side"}
+
 
 def table_trials(
     name: str,
@@ -175,34 +179,53 @@ def table_trials(
 
     Args:
         name: The table.
-        seeds: These seeds, in place of those of the committed table.
-        trials: At most so many seeds.
+        seeds: These seeds, in place of those of the committed table. A study has what it has of
+            them: some of its trials are of fixed seeds.
+        trials: At most so many seeds a cell.
         rows: These rows only.
-        columns: These columns only.
-        smoke: One seed of the first column, with few steps.
+        columns: These columns only, by name or as the report calls them.
+        smoke: With few steps, and one trial a row, in the first of these columns that has it. A
+            study has its own small version.
     """
     if name in STUDIES:
-        named = STUDIES[name].trials(smoke=smoke, seeds=seeds)
-        named = [t for t in named if rows is None or t.model in rows]
-        return [t for t in named if columns is None or t.dataset in columns]
-    table = TABLES[name]
-    made = []
-    for column, usual in table.columns.items():
-        wanted = usual if seeds is None else seeds
-        for seed in list(wanted)[: 1 if smoke else trials]:
-            for row in table.rows:
-                if rows is not None and row not in rows:
-                    continue
-                if columns is not None and column not in columns:
-                    continue
-                if column.startswith("a:") and row in _SETTING_B_ONLY:
-                    continue
-                chosen = options(table, column, row, seed, smoke=smoke)
-                made.append(Trial(name, column, row, seed, chosen))
-    if smoke:
-        first = next(iter(table.columns))
-        made = [trial for trial in made if trial.dataset == first]
-    return sorted(made, key=lambda t: t.seed)
+        made = STUDIES[name].trials(smoke=smoke, seeds=seeds)
+        made = [t for t in made if seeds is None or t.seed in seeds]
+    else:
+        made = _cells(TABLES[name], seeds, smoke=smoke)
+    made = [
+        t
+        for t in made
+        if (rows is None or t.model in rows)
+        and (columns is None or not {t.dataset, short(t.dataset)}.isdisjoint(columns))
+    ]
+    if smoke and name in TABLES:
+        first: dict[str, Trial] = {}
+        for trial in made:
+            first.setdefault(trial.model, trial)
+        made = list(first.values())
+    made = made if trials is None else _first_seeds(made, trials)
+    return made if name in STUDIES else sorted(made, key=lambda t: t.seed)
+
+
+def _cells(table: Table, seeds: Sequence[int] | None, *, smoke: bool) -> list[Trial]:
+    """The trials of all cells of a table, column by column."""
+    return [
+        Trial(table.name, column, row, seed, options(table, column, row, seed, smoke=smoke))
+        for column, usual in table.columns.items()
+        for seed in (usual if seeds is None else seeds)
+        for row in table.rows
+        if not (column.startswith("a:") and row in _SETTING_B_ONLY)
+    ]
+
+
+def _first_seeds(made: Sequence[Trial], count: int) -> list[Trial]:
+    """Those of the first so many seeds of every cell."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for trial in made:
+        own = seeds.setdefault((trial.dataset, trial.model), [])
+        if trial.seed not in own:
+            own.append(trial.seed)
+    return [t for t in made if t.seed in seeds[t.dataset, t.model][:count]]
 
 
 def options(
@@ -227,15 +250,26 @@ def options(
 
 def is_current(record: dict[str, Any], *, smoke: bool = False) -> bool:
     """Whether a record is of a trial as it would be run today, and not with older options."""
-    if record["table"] in STUDIES:
-        today = {t.key for t in STUDIES[record["table"]].trials(smoke=smoke)}
-        return "recipe" not in record.get("options", {}) or record["key"] in today
-    table = TABLES[record["table"]]
-    if record["dataset"] not in table.columns or record["model"] not in table.rows:
+    name, dataset, row, seed = (record[part] for part in ("table", "dataset", "model", "seed"))
+    if name in STUDIES:
+        recipe = record.get("options", {}).get("recipe")
+        return recipe is None or recipe == _recipes(name).get((dataset, row))
+    table = TABLES[name]
+    if dataset not in table.columns or row not in table.rows:
         return False
-    today = options(table, record["dataset"], record["model"], record["seed"], smoke=smoke)
-    trial = Trial(record["table"], record["dataset"], record["model"], record["seed"], today)
-    return record["key"] == trial.key
+    today = options(table, dataset, row, seed, smoke=smoke)
+    return record["key"] == Trial(name, dataset, row, seed, today).key
+
+
+@functools.cache
+def _recipes(study: str) -> dict[tuple[str, str], str | None]:
+    """The version of the recipe by cell of a study; for every seed, also one that is not usual."""
+    return {(t.dataset, t.model): t.option("recipe") for t in STUDIES[study].trials()}
+
+
+def is_smoke(record: dict[str, Any]) -> bool:
+    """Whether a record is of a smoke run."""
+    return not _SHORTER.isdisjoint(record["options"])
 
 
 def execute(trial: Trial) -> dict[str, Any]:
@@ -244,6 +278,12 @@ def execute(trial: Trial) -> dict[str, Any]:
         if trial.table in STUDIES:
             return STUDIES[trial.table].execute(trial)
         return models.run_model(trial, problem_of(trial))
+
+
+def read_data(todo: Iterable[Trial]) -> None:
+    """Reads the files that these trials need, so that a missing one is found before any work."""
+    with models.one_thread():  # what is read stays in memory, as the trials would have it
+        problems.read_data(trial.dataset for trial in todo)
 
 
 def fleets(todo: Sequence[Trial]) -> list[list[Trial]]:

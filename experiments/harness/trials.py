@@ -9,32 +9,26 @@ tried again at the next start.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import itertools
 import json
 import platform
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyro_copula.atomic import reported, write_whole
-from pyro_copula.errors import InvalidArgumentError
+from pyro_copula.errors import InvalidArgumentError, PyroCopulaError
 from pyro_copula.parallel import survive_replacements
+
+from . import backends
+from .stopping import Stopped, stoppable
 
 #: Raised by one when trials of the same description give other results: old files then stay apart.
 PROTOCOL = 1
-
-#: The package behind each, and what to install for it.
-_PACKAGES = {
-    "loky": ("joblib", "joblib"),
-    "dask": ("distributed", "'dask[distributed]'"),
-    "ray": ("ray", "ray"),
-}
-BACKENDS = tuple(_PACKAGES)
 
 
 @dataclass(frozen=True, order=True)
@@ -87,11 +81,13 @@ class Outcome:
     """How a run went.
 
     Attributes:
+        folder: Where records are kept, and the tracebacks of what failed.
         finished: Trials finished in this run.
         skipped: Trials that had been finished before.
         failed: The records of trials that failed.
     """
 
+    folder: Path
     finished: int = 0
     skipped: int = 0
     failed: list[dict[str, Any]] = field(default_factory=list)
@@ -101,9 +97,17 @@ class Outcome:
             f"{self.finished} trials finished, {self.skipped} had been finished before, "
             f"{len(self.failed)} failed"
         ]
+        alike: dict[str, list[dict[str, Any]]] = {}
         for record in self.failed:
-            name = f"{record['table']} {record['dataset']} {record['model']} seed {record['seed']}"
-            lines.append(f"  failed: {name}: {record['error'].strip().splitlines()[-1]}")
+            alike.setdefault(record["message"], []).append(record)
+        for message, records in alike.items():
+            first = records[0]
+            name = f"{first['table']} {first['dataset']} {first['model']} seed {first['seed']}"
+            more = f" and {len(records) - 1} more" if len(records) > 1 else ""
+            lines.append(f"  failed: {name}{more}:\n{textwrap.indent(message, '    ')}")
+        if self.failed:
+            folders = sorted({str(self.folder / record["table"]) for record in self.failed})
+            lines.append(f"  tracebacks: the .error files in {', '.join(folders)}")
         return "\n".join(lines)
 
 
@@ -127,13 +131,20 @@ class Runner:
         address: str | None = None,
         progress: bool = True,
     ) -> None:
-        if backend not in BACKENDS:
+        if backend not in backends.NAMES:
             raise InvalidArgumentError(
-                "backend", f"one of {BACKENDS}", repr(backend), 'Use backend="loky".'
+                "backend", f"one of {backends.NAMES}", repr(backend), 'Use backend="loky".'
             )
         if jobs < 1:
             raise InvalidArgumentError("jobs", "one or more", repr(jobs), "Use jobs=1.")
-        _check_installed(backend)
+        if address is not None and backend == "loky":
+            raise InvalidArgumentError(
+                "address",
+                'left away with backend="loky", whose processes are on this machine',
+                repr(address),
+                'Use backend="dask" or backend="ray" for a cluster.',
+            )
+        backends.check_installed(backend)
         self.folder = Path(folder)
         self.jobs, self.backend, self.address = jobs, backend, address
         self.progress = progress
@@ -153,21 +164,22 @@ class Runner:
             execute: Gives the metrics of a trial; runs in another process.
             known: Keys of trials whose records are kept elsewhere.
             together: How to run several at once.
+
+        Raises:
+            Stopped: If the user ends the run; it says how many trials are kept.
         """
         from joblib import Parallel, delayed
         from tqdm.auto import tqdm
 
         trials = list(dict.fromkeys(trials))
-        kept = [trial for trial in trials if self.path(trial).exists()]
-        for trial in kept:
-            read_trial(self.path(trial))  # a damaged record is found now, not after hours of work
-        done = {trial.key for trial in kept}
-        todo = [t for t in trials if t.key not in done and t.key not in known]
+        todo = self.pending(trials, known)
         groups = [(trial,) for trial in todo] if together is None else together.groups(todo)
-        outcome = Outcome(skipped=len(trials) - len(todo))
+        outcome = Outcome(self.folder, skipped=len(trials) - len(todo))
+        if not todo:
+            return outcome
         survive_replacements()
         with (
-            _backend(self.backend, self.jobs, self.address),
+            backends.started(self.backend, self.jobs, self.address),
             tqdm(total=len(todo), desc="trials", disable=not self.progress, smoothing=0.05) as bar,
         ):
             parallel = Parallel(
@@ -177,14 +189,37 @@ class Runner:
                 batch_size=1,
             )
             work = (delayed(run_group)(group, execute, together) for group in groups)
-            for record in itertools.chain.from_iterable(parallel(work)):
-                self.keep(record)
-                if "error" in record:
-                    outcome.failed.append(record)
-                else:
-                    outcome.finished += 1
-                bar.update()
+            try:
+                for record in itertools.chain.from_iterable(parallel(work)):
+                    self.keep(record)
+                    if "error" in record:
+                        outcome.failed.append(record)
+                    else:
+                        outcome.finished += 1
+                    bar.update()
+            except Stopped as stop:
+                kept = outcome.skipped + outcome.finished
+                said = f"{kept} of {len(trials)} trials of {trials[0].table} are kept"
+                raise Stopped(stop.number, said) from None
         return outcome
+
+    def pending(self, trials: Iterable[Trial], known: Container[str] = ()) -> list[Trial]:
+        """The trials that have no record yet, each once.
+
+        Args:
+            trials: The trials.
+            known: Keys of trials whose records are kept elsewhere.
+
+        Raises:
+            InvalidArgumentError: If a record is damaged: better now than after hours of work.
+        """
+        todo = []
+        for trial in dict.fromkeys(trials):
+            if self.path(trial).exists():
+                read_trial(self.path(trial))
+            elif trial.key not in known:
+                todo.append(trial)
+        return todo
 
     def path(self, trial: Trial) -> Path:
         """The file of a finished trial."""
@@ -251,6 +286,13 @@ def run_group(
     group: Sequence[Trial], execute: Execute, together: Together | None
 ) -> list[dict[str, Any]]:
     """The records of a group of trials; if they fail together, each is run by itself."""
+    with stoppable():
+        return _run_group(group, execute, together)
+
+
+def _run_group(
+    group: Sequence[Trial], execute: Execute, together: Together | None
+) -> list[dict[str, Any]]:
     if together is None or len(group) == 1:
         return [run_trial(trial, execute) for trial in group]
     start = time.perf_counter()
@@ -276,10 +318,18 @@ def run_trial(trial: Trial, execute: Execute) -> dict[str, Any]:
     start = time.perf_counter()
     try:
         record["metrics"] = execute(trial)
-    except Exception:  # any failure of one trial is kept and reported, and stops no other
+    except Exception as error:  # any failure of one trial is kept and reported, and stops no other
         record["error"] = traceback.format_exc()
+        record["message"] = _said(error)
     record["seconds"] = time.perf_counter() - start
     return record
+
+
+def _said(error: Exception) -> str:
+    """What an error says, as a whole; its type is told unless it is one of the package."""
+    if isinstance(error, PyroCopulaError):
+        return str(error)
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def versions() -> dict[str, str]:
@@ -289,51 +339,3 @@ def versions() -> dict[str, str]:
     names = ("pyro-copula", "torch", "pyro-ppl", "torch-geometric", "numpy", "scipy", "numba")
     found = {"python": platform.python_version()}
     return found | {name: metadata.version(name) for name in names}
-
-
-@contextmanager
-def _backend(name: str, jobs: int, address: str | None) -> Iterator[None]:
-    """The joblib backend, with one thread a worker: trials are the unit of parallelism."""
-    import joblib
-
-    if name == "loky":
-        with joblib.parallel_config("loky", inner_max_num_threads=1):
-            yield
-    elif name == "dask":
-        from dask.distributed import Client, LocalCluster
-
-        if address is not None:
-            with Client(address) as client, joblib.parallel_config("dask", client=client):
-                yield
-        else:
-            with (
-                LocalCluster(
-                    n_workers=jobs, threads_per_worker=1, dashboard_address=None
-                ) as cluster,
-                Client(cluster) as client,
-                joblib.parallel_config("dask", client=client),
-            ):
-                yield
-    else:
-        import ray
-        from ray.util.joblib import register_ray
-
-        register_ray()
-        ray.init(address=address)
-        try:
-            with joblib.parallel_config("ray"):
-                yield
-        finally:
-            ray.shutdown()
-
-
-def _check_installed(backend: str) -> None:
-    """Says what to install where a cluster's package is missing."""
-    module, install = _PACKAGES[backend]
-    if importlib.util.find_spec(module) is None:
-        raise InvalidArgumentError(
-            "backend",
-            "one whose package is installed",
-            f"{backend!r} without {module!r}",
-            f"Install it with: pip install -c constraints.txt {install}",
-        )

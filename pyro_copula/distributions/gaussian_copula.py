@@ -251,6 +251,12 @@ class GaussianCopula(Composite):
         """The same for a batch of which only the equal mixture is wanted, as of posterior draws.
 
         Under an exact rule it has a few particles of each element, not all of them.
+
+        Args:
+            value: See :meth:`condition`.
+
+        Returns:
+            The law of the missing nodes in every element of the batch.
         """
         if self._has_boxes:
             return exact.condition(self, value, mixed=True)

@@ -106,7 +106,14 @@ class _Normal(NodeDistribution):
     # ---------------------------------------------------------------- missing nodes
 
     def condition_mixture(self, value: Tensor) -> ConditionalNormal:
-        """The same as :meth:`condition`, for nothing is estimated from particles."""
+        """The same as :meth:`condition`, for nothing is estimated from particles.
+
+        Args:
+            value: See :meth:`condition`.
+
+        Returns:
+            The law of the missing nodes in every element of the batch.
+        """
         return self.condition(value)
 
     def condition(self, value: Tensor) -> ConditionalNormal:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -279,16 +281,59 @@ def test_experiments_need_a_clone(tmp_path, monkeypatch):
     assert "the folder of a clone, with 'run.py' in it" in result.stderr
 
 
-@pytest.mark.parametrize(
+IN_A_CLONE = """
+import sys
+from pathlib import Path
+from pyro_copula.cli import clone, main
+folder = Path(sys.argv.pop(1))
+clone.experiments_folder = lambda: folder
+main.main()
+"""
+SCRIPTS = pytest.mark.parametrize(
     ("word", "script"), [("experiment", "run.py"), ("benchmark", "scaling.py")]
 )
-def test_scripts_get_the_words_and_give_their_exit_code(tmp_path, monkeypatch, word, script):
-    code = "import pathlib, sys; pathlib.Path(__file__).with_name('seen').write_text"
-    (tmp_path / script).write_text(code + "(' '.join(sys.argv[1:])); sys.exit(3)")
-    monkeypatch.setattr(clone, "experiments_folder", lambda: tmp_path)
-    result = runner.invoke(app, [word, "table2", "--jobs", "2", "--help"])
-    assert result.exit_code == 3
+SEEN = "import pathlib, sys; pathlib.Path(__file__).with_name('seen').write_text"
+
+
+@SCRIPTS
+def test_scripts_get_the_words_and_give_their_exit_code(tmp_path, word, script):
+    (tmp_path / script).write_text(SEEN + "(' '.join(sys.argv[1:])); sys.exit(3)")
+    command = [sys.executable, "-c", IN_A_CLONE, str(tmp_path), word]
+    found = subprocess.run([*command, "table2", "--jobs", "2", "--help"], check=False)
+    assert found.returncode == 3
     assert (tmp_path / "seen").read_text() == "table2 --jobs 2 --help"
+
+
+@SCRIPTS
+def test_scripts_run_below_where_a_process_cannot_become_another(
+    tmp_path, monkeypatch, word, script
+):
+    (tmp_path / script).write_text(SEEN + "(' '.join(sys.argv[1:])); sys.exit(3)")
+    monkeypatch.setattr(clone, "experiments_folder", lambda: tmp_path)
+    monkeypatch.setattr(clone, "CAN_BECOME_ANOTHER", False)
+    assert runner.invoke(app, [word, "table2", "--help"]).exit_code == 3
+    assert (tmp_path / "seen").read_text() == "table2 --help"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_a_request_to_end_reaches_the_script(tmp_path):
+    (tmp_path / "run.py").write_text(
+        "import os, pathlib, time\n"
+        "part = pathlib.Path(__file__).with_name('part')\n"
+        "part.write_text(str(os.getpid()))\n"
+        "part.rename(part.with_name('pid'))\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", IN_A_CLONE, str(tmp_path), "experiment", "table2"]
+    with subprocess.Popen(command) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "pid").exists():
+            assert time.monotonic() < deadline, "the script did not start"
+            time.sleep(0.02)
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_this_clone_has_the_scripts():

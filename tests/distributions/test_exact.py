@@ -608,7 +608,8 @@ def test_augment_is_the_exact_joint_law_for_svi():
     [
         ({"discrete": "exactly"}, "one of"),
         ({"discrete": "exakt"}, "but found 'exakt'.\n  Did you mean 'exact'?"),
-        ({"discrete": "GHK"}, 'Use discrete="exact"'),
+        ({"discrete": "GHK"}, "Did you mean 'ghk'?"),
+        ({"discrete": "quadrature"}, 'Use discrete="exact"'),
         ({"discrete": "exact", "seed": -1}, "`seed` must be an integer from 0 on, but found -1"),
         ({"discrete": "exact", "seed": 1.5}, "`seed`"),
         ({"discrete": "augment", "scores": 3}, "`scores` must be the name of a site"),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-import run
 import torch
 from harness import (
     acceptance_report,
@@ -271,40 +269,6 @@ def test_records_with_other_options_are_left_out(monkeypatch):
     assert tables.is_current(trials.run_trial(fixed, lambda trial: {}))
 
 
-def test_seeds_of_the_command_line():
-    assert run._seeds("4-6,9") == [4, 5, 6, 9]
-
-
-def test_smoke_run_of_one_table(tmp_path):
-    rows = ["MLP", "R-C-MLP", "linear + CAR"]
-    arguments = ["figure1", "--smoke", "--quiet", "--out", str(tmp_path), "--models", *rows]
-    assert run.main(arguments) == 0
-    found = committed.read(tmp_path / "results" / "figure1.jsonl")
-    assert {row["model"] for row in found} == {"MLP"}  # the first column is of setting (a)
-    expected = {"published", "r2", "coverage", "log_score", "crps", "width"}
-    assert expected <= found[0]["metrics"].keys()
-    assert "Figure 1" in (tmp_path / "README.md").read_text()
-
-
-def test_smoke_runs_stay_away_from_the_committed_records(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run, "HERE", tmp_path)
-    kept = tmp_path / "results" / "table2.jsonl"
-    rows = [record("table2", "income", "label propagation", seed, r2=0.5) for seed in (1, 2)]
-    committed.write(rows, kept)
-    before = kept.read_bytes()
-    assert run.main(["figure1", "--smoke", "--quiet", "--models", "MLP"]) == 0
-    assert kept.read_bytes() == before
-    assert not (tmp_path / "README.md").exists()
-    assert (tmp_path / "work" / "smoke" / "README.md").is_file()
-    assert str(tmp_path / "work" / "smoke") in capsys.readouterr().err
-
-
-def test_a_report_needs_records(tmp_path, capsys):
-    assert run.main(["table2", "--report-only", "--out", str(tmp_path)]) == 2
-    assert "Run a table there first" in capsys.readouterr().err
-    assert not (tmp_path / "README.md").exists()
-
-
 def test_a_log_score_that_is_a_density_is_marked(tmp_path):
     rows = [
         record("table3", "emnlp", model, 1, r2_deviance=0.5, published=0.4, log_score=-2.0)
@@ -351,19 +315,3 @@ def test_rows_run_and_condition_on_training_values(row):
     metrics = tables.execute(trial)
     assert all(np.isfinite(value) for value in metrics.values())
     assert metrics["all_r2"] != metrics["r2"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("PYRO_COPULA_DATA"), reason="needs the data sets")
-def test_smoke_run_of_everything(tmp_path):
-    assert run.main(["all", "--smoke", "--quiet", "--jobs", "2", "--out", str(tmp_path)]) == 0
-    for name in tables.all_names():
-        assert committed.read(tmp_path / "results" / f"{name}.jsonl")
-    assert (tmp_path / "results" / "figure3.png").exists()
-
-
-def test_help_names_the_experiments(capsys):
-    with pytest.raises(SystemExit):
-        run.main(["--help"])
-    words = capsys.readouterr().out
-    assert all(name in words for name in ("table1", "figure3", "calibration", "--backend"))

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import trials
+from harness import backends, committed, trials
 from harness.committed import read, read_trials, write
 from harness.trials import Runner, Together, Trial
 
-from pyro_copula.errors import InvalidArgumentError
+from pyro_copula.errors import InvalidArgumentError, MissingFileError
 
 EXPERIMENTS = Path(trials.__file__).parents[1]
 
@@ -79,11 +79,28 @@ def test_a_failure_is_kept_reported_and_tried_again(tmp_path):
     runner = Runner(tmp_path, progress=False)
     outcome = runner.run(some(4), odd_fails)
     assert (outcome.finished, len(outcome.failed)) == (2, 2)
+    assert "t d m seed 1:\n    ValueError: seed 1 is odd" in str(outcome)
     assert "seed 3 is odd" in str(outcome)
+    assert str(outcome).endswith(f"the .error files in {tmp_path / 't'}")
     assert len(list(tmp_path.rglob("*.error"))) == 2
     again = runner.run(some(4), squared)
     assert (again.finished, again.skipped) == (2, 2)
     assert not list(tmp_path.rglob("*.error"))
+
+
+def no_data(trial: Trial) -> dict[str, float]:
+    raise MissingFileError("a.csv", "is not there", "Copy it there.")
+
+
+def test_equal_failures_are_told_once_and_as_a_whole(tmp_path):
+    outcome = Runner(tmp_path, progress=False).run(some(4), no_data)
+    lines = str(outcome).splitlines()
+    assert lines[1:4] == [
+        "  failed: t d m seed 0 and 3 more:",
+        "    The file `a.csv` is not there.",
+        "      Copy it there.",
+    ]
+    assert len(lines) == 5
 
 
 def test_several_processes(tmp_path):
@@ -115,8 +132,26 @@ def test_bad_options_are_named(tmp_path, option, value):
         Runner(tmp_path, **{option: value})
 
 
+def test_an_address_is_of_a_cluster(tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"`address` .*'tcp://x:1'.\n.*\"dask\""):
+        Runner(tmp_path, address="tcp://x:1")
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path, address):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    runner = Runner(tmp_path, backend="dask", address=address, progress=False)
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
+        pytest.raises(InvalidArgumentError, match="`address` must be that of a running scheduler"),
+    ):
+        runner.run(some(1), squared)
+    assert runner.run([], squared).finished == 0  # nothing to do, and nobody asked
+
+
 def test_a_missing_cluster_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(trials._PACKAGES, "ray", ("no_such_package", "ray"))
+    monkeypatch.setitem(backends._PACKAGES, "ray", ("no_such_package", "ray"))
     with pytest.raises(InvalidArgumentError, match=r"pip install -c constraints\.txt ray"):
         Runner(tmp_path, backend="ray")
 
@@ -195,7 +230,8 @@ def test_a_run_goes_on_from_committed_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("versions", "version"), ('"seed":1', '"seed":"1"'), ('"lr"', '"lr')]
+    ("old", "new"),
+    [("versions", "version"), ('"seed":1', '"seed":"1"'), ('"lr"', '"lr'), ("}\n", "\n")],
 )
 def test_damaged_committed_records_are_refused(tmp_path, old, new):
     runner = Runner(tmp_path, progress=False)
@@ -203,8 +239,34 @@ def test_damaged_committed_records_are_refused(tmp_path, old, new):
     path = tmp_path / "t.jsonl"
     write(runner.records("t"), path)
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(InvalidArgumentError, match="damaged in line"):
+    with pytest.raises(InvalidArgumentError, match=r"`out` .*damaged in line \d\.\n.*delete it"):
         read_trials("t", path)
+
+
+def test_committed_records_that_were_cut_are_refused(tmp_path):
+    runner = Runner(tmp_path, progress=False)
+    runner.run(some(3), squared)
+    path = tmp_path / "t.jsonl"
+    write(runner.records("t"), path)
+    whole = path.read_bytes()
+    last = whole[:-1].rfind(b"\n") + 1
+    for length, line in ((0, 1), (20, 1), (last + 1, 4), (len(whole) - 2, 4)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InvalidArgumentError, match=f"damaged in line {line}"):
+            read(path)
+    path.write_bytes(whole[:-1])  # no record has lost anything
+    assert len(read(path)) == 3
+
+
+def test_committed_records_of_another_protocol_are_refused(tmp_path, monkeypatch):
+    runner = Runner(tmp_path, progress=False)
+    runner.run(some(3), squared)
+    path = tmp_path / "t.jsonl"
+    write(runner.records("t"), path)
+    monkeypatch.setattr(committed, "PROTOCOL", 2)
+    for reader in (read, lambda path: read_trials("t", path)):
+        with pytest.raises(InvalidArgumentError, match=r"protocol 2, .*of protocol 1\.\n.*another"):
+            reader(path)
 
 
 def pairs(todo):

@@ -160,10 +160,10 @@ def contents(kind: str, folder: Path, out: Path) -> Any:
     if kind == "command":
         return {path.name: read_result(path) for path in (folder / "results").iterdir()}
     found = {}
-    for path in (folder / "work").rglob("*.json"):
+    for path in (folder / "smoke" / "work").rglob("*.json"):
         record = trials.read_trial(path)
         found[record["key"]] = record["metrics"]
-    rows = committed.read(folder / "results" / "figure1.jsonl")
+    rows = committed.read(folder / "smoke" / "results" / "figure1.jsonl")
     return found, [[row["dataset"], row["model"], row["metrics"]] for row in rows]
 
 

@@ -129,10 +129,10 @@ def test_two_runs_of_the_same_experiment(tmp_path):
     at_once([program.replace("shared", "alone")])
     found = [metrics_of(tmp_path / name) for name in ("shared", "alone")]
     assert found[0] == found[1]
-    assert len(found[0]) == 5
+    assert len(found[0]) == 9
     assert not list(tmp_path.rglob(".*"))
-    rows = committed.read(tmp_path / "shared" / "results" / "figure1.jsonl")
-    assert len(rows) == 5
+    rows = committed.read(tmp_path / "shared" / "smoke" / "results" / "figure1.jsonl")
+    assert len(rows) == 9
 
 
 def metrics_of(folder):
