@@ -9,8 +9,6 @@ import pyro
 import pytest
 import torch
 
-import pyro_copula as pc
-
 README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLE = re.search(r"<!-- example.*?-->\n```python\n(.*?)```", README, re.DOTALL).group(1)
 MODEL = re.search(r"<!-- model.*?-->\n```python\n(.*?)```", README, re.DOTALL).group(1)
