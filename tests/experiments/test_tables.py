@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from harness import models, pilot, problems, tables
+from harness import committed, models, pilot, problems, report, tables
 from harness.problems import Problem, load, problem_of
 from harness.trials import Trial
 from torch_geometric.data import Data
@@ -155,3 +155,14 @@ def test_scores_are_those_of_the_prediction(counts):
     interval = prediction.interval(0.9)
     assert metrics["width"] == pytest.approx(pc.metrics.interval_width(interval))
     assert metrics["coverage"] == pytest.approx(pc.metrics.coverage(y, interval))
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_no_committed_trial_of_a_published_model_was_cut_short(name):
+    schedule = models.PUBLISHED_SCHEDULE
+    for row in committed.read(report.PUBLISHED.parent / f"{name}.jsonl"):
+        if row["model"] not in models.PAPER or len(row["options"]["lr"]) > 1:
+            continue
+        epochs, best = row["metrics"]["epochs"], row["metrics"]["best_epoch"]
+        waited = epochs - best == schedule.patience * schedule.check_every
+        assert waited or epochs >= schedule.max_epochs, row
