@@ -142,7 +142,7 @@ def _section(
         parts += [_verdict(table, records, columns, published)]
     if table.name == "figure1":
         parts += ["![Figure 1](results/figure1.png)"]
-    if not table.as_run:
+    elif not table.as_run:
         parts += [ablations.section(table, records), _law_gains(table, records, columns)]
         parts += [_law_table(table, records, column) for column in columns]
     return "\n\n".join(part for part in parts if part)
