@@ -67,6 +67,19 @@ def chosen(
     Returns:
         By data set and row, the rate with the better validation score.
     """
+    scores = _scores(records, as_run=as_run)
+    return {name: (max(cell, key=cell.__getitem__),) for name, cell in scores.items()}
+
+
+def margins(records: Sequence[Mapping[str, Any]]) -> list[float]:
+    """By how much the better validation score is better, in every cell of the pilot."""
+    return [max(cell.values()) - min(cell.values()) for cell in _scores(records).values()]
+
+
+def _scores(
+    records: Sequence[Mapping[str, Any]], *, as_run: bool = False
+) -> dict[str, dict[float, float]]:
+    """The validation scores by cell and rate, of the cells that have both rates."""
     scores: dict[str, dict[float, float]] = {}
     for record in records:
         if record["seed"] != split_of(as_run=as_run):
@@ -74,11 +87,7 @@ def chosen(
         metrics = record["metrics"]
         cell = scores.setdefault(f"{record['dataset']} {record['model']}", {})
         cell[metrics["lr"]] = metrics["validation"]
-    return {
-        name: (max(cell, key=cell.__getitem__),)
-        for name, cell in scores.items()
-        if set(cell) == set(RATES)
-    }
+    return {name: cell for name, cell in scores.items() if set(cell) == set(RATES)}
 
 
 def committed(*, as_run: bool = False) -> dict[str, tuple[float, ...]]:

@@ -346,7 +346,10 @@ def _pilot(records: Records) -> str:
         lines.append([row, *words])
     if not columns:
         return ""
-    return prose.PILOT.format(seed=pilot.SEED) + "\n\n" + markdown(["model", *columns], lines)
+    margins, near = pilot.margins(records), prose.PILOT_NEAR
+    close = sum(margin < near for margin in margins)
+    text = prose.PILOT.format(seed=pilot.SEED, close=close, count=len(margins), near=near)
+    return f"{text.strip()}\n\n{markdown(['model', *columns], lines)}"
 
 
 def _time(records: Mapping[str, Records], results: Path) -> str:

@@ -335,4 +335,5 @@ def test_the_pilot_takes_the_rate_with_the_better_validation_score():
     ]
     assert pilot.chosen(records, as_run=True) == {"income SAGE": (0.01,)}
     assert pilot.chosen(records) == {"income SAGE": (0.001,), "income GCN": (0.01,)}
+    assert pilot.margins(records) == [pytest.approx(0.1), pytest.approx(0.1)]
     assert pilot.SEED not in range(1, 101)
