@@ -101,6 +101,7 @@ def test_a_recipe_is_held_against_itself_without_a_part(tmp_path):
     text = report.text(tmp_path)
     assert "| income | the nugget | 2 | +0.010 | +0.100 | -0.020 |" in text
     assert "| income | the copula" not in text  # not run
+    assert "\n| recipe, no nugget | " not in text  # no scores beside those of more seeds
     assert "| recipe, no nugget (without the nugget) | 1.105 ± 0.005 [2] |" in text
 
 
