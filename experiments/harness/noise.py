@@ -78,7 +78,7 @@ def section(
         lines += _line([short(column), row, str(known)], list(here.values()), draw_means(values))
     if not lines:
         return ""
-    text = f"{prose.NOISE.format(draws=DRAWS).strip()}\n\n{prose.markdown(_HEADS, lines)}"
+    text = f"{prose.NOISE.strip()}\n\n{prose.markdown(_HEADS, lines)}"
     lines = []
     for column, row in ((column, row) for column in CELLS for row in GAINS):
         base = row.removeprefix("R-C-")
@@ -98,8 +98,8 @@ def section(
     return f"{text}\n\n{prose.NOISE_GAINS.strip()}\n\n{table}"
 
 
-_HEADS = ["column", "model", "published", "as run here", "mean over draws", "sd between draws"]
-_HEADS += ["range"]
+_HEADS = ["column", "model", "published", "as run here", "draws", "mean over draws"]
+_HEADS += ["sd between draws", "range"]
 
 
 def _line(
@@ -110,8 +110,8 @@ def _line(
         return []
     spread = f"{means.std(ddof=1):.3f}"
     low, high = (f"{value:{sign}.3f}" for value in (means.min(), means.max()))
-    found = [f"{value:{sign}.3f}" for value in (np.mean(here), means.mean())]
-    return [[*names, *found, spread, f"{low} to {high}"]]
+    ours, mean = (f"{value:{sign}.3f}" for value in (np.mean(here), means.mean()))
+    return [[*names, ours, str(len(means)), mean, spread, f"{low} to {high}"]]
 
 
 def by_data_set(values: Mapping[int, float]) -> dict[int, float]:

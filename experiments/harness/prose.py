@@ -151,8 +151,8 @@ nodes are independent.
 NOISE = """
 **Other noise.** Features, graphs and weights of these ten data sets are the published ones; the
 noise went through a singular value decomposition, whose signs depend on the library, and may be
-another draw than the published one. The same data sets with {draws} other draws, one initialisation
-each: so much does the mean over ten data sets depend on the draw.
+another draw than the published one. The same data sets with other draws, one initialisation each:
+so much does the mean over ten data sets depend on the draw.
 """
 
 NOISE_GAINS = """

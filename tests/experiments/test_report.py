@@ -187,7 +187,7 @@ def test_means_over_the_data_sets_of_a_draw():
     rows = [record("noise", t.dataset, t.model, t.seed, published=0.1) for t in made]
     here = [record("table1-published", "c:tau=5.0", "GCN", 1, published=0.2)]
     text = noise.section(rows, here, published)
-    assert "| tau=5.0 | GCN | 0.174 ± 0.032 | 0.200 | 0.100 | 0.000 | 0.100 to 0.100 |" in text
+    assert "| tau=5.0 | GCN | 0.174 ± 0.032 | 0.200 | 20 | 0.100 | 0.000 | 0.100 to 0.100 |" in text
     assert "over GCN" not in text  # no trials as run
     assert noise.section([], here, published) == ""
 
@@ -201,7 +201,9 @@ def test_gains_over_the_base_model_by_draw():
         for model, value in (("GCN", 0.5), ("R-C-GCN", 0.5 + gain)):
             rows.append(record("noise", "c:tau=0.5", model, seed, published=value))
             here.append(record("table1-published", "c:tau=0.5", model, seed, published=value))
-    line = "| tau=0.5 | R-C-GCN over GCN | +0.033 | +0.020 | +0.020 | 0.014 | +0.010 to +0.030 |"
+    line = (
+        "| tau=0.5 | R-C-GCN over GCN | +0.033 | +0.020 | 2 | +0.020 | 0.014 | +0.010 to +0.030 |"
+    )
     assert f"{line} 0.3 |" in noise.section(rows, here, published)
 
 
