@@ -68,6 +68,9 @@ class Sites:
         return self.change <= SETTLED
 
 
+# A sampler's warm-up tries parameters under which a box lies millions of deviations out: its sites
+# are no numbers then, nor is the density, which NUTS takes for zero. That is nothing to warn about.
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def find_sites(
     symbolic: Symbolic,
     pool: Pool,

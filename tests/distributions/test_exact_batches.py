@@ -186,3 +186,16 @@ def test_no_rows_have_no_densities(discrete):
 def small(discrete):
     precision = pc.CARPrecision(GRAPH)(rho=0.8, tau=1.0)
     return pc.GaussianCopula(dist.Poisson(torch.ones(4)), precision=precision, discrete=discrete)
+
+
+@pytest.mark.filterwarnings("ignore::pyro_copula.errors.PyroCopulaWarning")
+@pytest.mark.parametrize("discrete", ["exact", "ep"])
+@pytest.mark.parametrize("rate", [1e12, 1e17, 1e22])
+def test_rates_that_only_a_warm_up_tries_give_no_warning_of_numpy(rate, discrete):
+    """Small counts under huge rates: NUTS takes a density that is no number for zero."""
+    rates = torch.full((4,), rate, requires_grad=True)
+    precision = pc.CARPrecision(GRAPH)(rho=0.8, tau=1.0)
+    law = pc.GaussianCopula(dist.Poisson(rates), precision=precision, discrete=discrete)
+    found = law.log_prob(torch.tensor([1.0, 0.0, math.nan, 3.0]))
+    found.backward()
+    assert not found > -1e10
