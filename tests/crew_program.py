@@ -16,6 +16,8 @@ import pyro_copula as pc
 from pyro_copula.linalg.iterative.solver import IterativeSolver
 
 N = 150
+#: Where a process finds the signal that it is to get.
+SIGNAL = "CREW_PROGRAM_SIGNAL"
 #: 21 probes: two processes have 10 and 11, and no share is a whole block.
 OPTIONS = {
     "float64": pc.Iterative(rank=3, num_probes=21, seed=5, dtype=torch.float64, tolerance=1e-10),
@@ -82,15 +84,18 @@ def state(fit: pc.Fit) -> dict[str, torch.Tensor]:
 
 
 class Looks:
-    """The validation score; at the third look something happens to the last process."""
+    """The validation score; at the third look the process gets a signal, if the environment says so.
 
-    def __init__(self, last: bool, happens: int) -> None:
-        self.last, self.happens, self.count = last, happens, 0
+    It is the same option of a fit in every process, and in the one that goes on later.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
 
     def __call__(self, conditional, values) -> float:
         self.count += 1
-        if self.last and self.count == 3:
-            os.kill(os.getpid(), self.happens)
+        if SIGNAL in os.environ and self.count == 3:
+            os.kill(os.getpid(), int(os.environ[SIGNAL]))
         return float(conditional.marginal_log_prob(values).nanmean())
 
 
@@ -98,9 +103,8 @@ def judge(conditional, values) -> float:
     return float(conditional.marginal_log_prob(values).nanmean())
 
 
-# One qualified name, here and in `__main__`: to a checkpoint they are the same function.
+# One name, here and in `__main__`: to a checkpoint they are the same.
 Looks.__module__ = judge.__module__ = "crew_program"
-Looks.__qualname__ = judge.__qualname__
 
 
 def together(crew, directory: Path) -> dict:
@@ -141,7 +145,9 @@ def main() -> None:
             torch.save(together(crew, directory), directory / f"{crew.rank}.pt")
             return
         try:
-            fitted(directory, Looks(crew.rank == crew.size - 1, happens))
+            if crew.rank == crew.size - 1:
+                os.environ[SIGNAL] = str(int(happens))
+            fitted(directory, Looks())
         except pc.errors.DistributedError as error:
             print(f"{time.monotonic() - start:.1f} s: {type(error).__name__}: {error}")
             sys.stdout.flush()

@@ -152,9 +152,9 @@ def test_a_lost_process_is_an_error_in_the_others_and_the_fit_goes_on_later(
     assert time.monotonic() - start < 120 + timeout
     # the third look was at step 10: the second one saved the state at step 5
     assert (tmp_path / "fit.checkpoint").exists()
-    resumed = crew_program.state(crew_program.fitted(tmp_path, crew_program.judge))
+    resumed = crew_program.state(crew_program.fitted(tmp_path, crew_program.Looks()))
     (tmp_path / "alone").mkdir()
-    alone = crew_program.state(crew_program.fitted(tmp_path / "alone", crew_program.judge))
+    alone = crew_program.state(crew_program.fitted(tmp_path / "alone", crew_program.Looks()))
     for name, value in alone.items():
         torch.testing.assert_close(resumed[name], value, rtol=SAME_FIT, atol=SAME_FIT)
     tally("ranks lost and fits resumed", 1)
