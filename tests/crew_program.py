@@ -84,7 +84,7 @@ def state(fit: pc.Fit) -> dict[str, torch.Tensor]:
 
 
 class Looks:
-    """The validation score; at the third look the process gets a signal, if the environment says so.
+    """The validation score; at the third look the process gets the signal of its environment.
 
     It is the same option of a fit in every process, and in the one that goes on later.
     """
