@@ -98,15 +98,13 @@ class ParticleConditional(NodeDistribution):
             """New dimensions of the batch come after that of the particles."""
             return each.reshape(count, *(1,) * added, *each.shape[1:])
 
-        new = copy.copy(self) if _instance is None else _instance
-        new.__dict__.update(self.__dict__)
+        new = self._expanded(batch_shape, _instance)
         new.__dict__.pop("_moments", None)
         parts = copy.copy(self.parts)
         parts.score_mean = lifted(parts.score_mean)
         new.parts = parts.expand((count, *batch_shape))
         new.log_weights = lifted(self.log_weights).expand(count, *batch_shape)
         new._value = self._value.expand(*batch_shape, -1)
-        new._batch_shape = batch_shape
         return new
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:
